@@ -46,7 +46,9 @@ func NewClient(socket string) *Client {
 }
 
 // Status returns the agent's state.
-func (c *Client) Status(ctx context.Context) (Status, error) { return ask[Status](ctx, c, "/v1/status") }
+func (c *Client) Status(ctx context.Context) (Status, error) {
+	return ask[Status](ctx, c, "/v1/status")
+}
 
 // Services returns the Services of the agent's tables.
 func (c *Client) Services(ctx context.Context) (Services, error) {
@@ -64,7 +66,9 @@ func (c *Client) Backends(ctx context.Context) (Backends, error) {
 }
 
 // Kernel returns the maps as the agent reads them.
-func (c *Client) Kernel(ctx context.Context) (Kernel, error) { return ask[Kernel](ctx, c, "/v1/kernel") }
+func (c *Client) Kernel(ctx context.Context) (Kernel, error) {
+	return ask[Kernel](ctx, c, "/v1/kernel")
+}
 
 // Desired returns the rows that a fresh read of the agent's source asks for.
 func (c *Client) Desired(ctx context.Context) ([]Frontend, error) {
