@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 )
 
 // The addresses by which a pod knows its node: they are the same for every
@@ -27,8 +26,7 @@ type End struct {
 }
 
 // Veth connects two namespaces, or one with itself, by a cable that is up at
-// both ends. IPv6 addresses can be used at once: nobody is asked whether they
-// are taken.
+// both ends, and whose addresses can be used at once.
 func Veth(t testing.TB, a, b End) {
 	t.Helper()
 	if err := veth(a, b); err != nil {
@@ -37,9 +35,13 @@ func Veth(t testing.TB, a, b End) {
 }
 
 func veth(a, b End) error {
+	index, err := cableIndex(a.NetNS, b.NetNS)
+	if err != nil {
+		return err
+	}
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name = a.Link
-	err := a.NetNS.link.LinkAdd(&netlink.Veth{
+	attrs.Name, attrs.Index = a.Link, index
+	err = a.NetNS.link.LinkAdd(&netlink.Veth{
 		LinkAttrs:     attrs,
 		PeerName:      b.Link,
 		PeerNamespace: netlink.NsFd(b.NetNS.file.Fd()),
@@ -55,6 +57,24 @@ func veth(a, b End) error {
 	return nil
 }
 
+// cableIndex returns an index for one end of a cable that the other end will
+// not get by itself. Where both ends have the same index, the kernel takes
+// them for a device that is linked to nothing, and lets up to a second pass
+// before it notices that the cable can be used.
+func cableIndex(ends ...*NetNS) (int, error) {
+	last := 0
+	for _, ns := range ends {
+		links, err := ns.link.LinkList()
+		if err != nil {
+			return 0, fmt.Errorf("list the devices of %s: %w", ns, err)
+		}
+		for _, link := range links {
+			last = max(last, link.Attrs().Index)
+		}
+	}
+	return last + 2, nil
+}
+
 func (e End) setUp() error {
 	link, err := e.NetNS.link.LinkByName(e.Link)
 	if err != nil {
@@ -65,7 +85,6 @@ func (e End) setUp() error {
 		if err != nil {
 			return fmt.Errorf("address of %s in %s: %w", e.Link, e.NetNS, err)
 		}
-		addr.Flags = unix.IFA_F_NODAD
 		if err := e.NetNS.link.AddrAdd(link, addr); err != nil {
 			return fmt.Errorf("add %s to %s in %s: %w", text, e.Link, e.NetNS, err)
 		}

@@ -47,6 +47,11 @@ func (n *NetNS) create() error {
 		return err
 	}
 	n.file = file
+	// Nobody else can have taken an address in here, so nobody is asked: the
+	// question takes a second, in which the address cannot be used.
+	if err := os.WriteFile("/proc/sys/net/ipv6/conf/default/accept_dad", []byte("0"), 0); err != nil {
+		return fmt.Errorf("switch off duplicate address detection: %w", err)
+	}
 	if n.link, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
 		return fmt.Errorf("netlink: %w", err)
 	}
