@@ -14,6 +14,7 @@
 package model
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"net/netip"
@@ -186,8 +187,10 @@ func (s *EndpointSlice) ServiceName() Name { return Name{s.Namespace, s.Service}
 
 // Node is what semantics need to know of the node the agent runs on.
 type Node struct {
-	Name      string
-	Zone      string // label topology.kubernetes.io/zone
+	Name string
+	Zone string // label topology.kubernetes.io/zone
+	// Addresses are unmapped, loopback left out; the first of a family is the
+	// node's primary address of that family.
 	Addresses []netip.Addr
 	// Listening are the addresses and ports on which the node itself listens.
 	// An unspecified address stands for every address of the node. Claims on
@@ -201,9 +204,12 @@ type Listener struct {
 	Protocol Protocol
 }
 
+// DefaultProxyName is the value of the proxy-name label that means this proxy (R1).
+const DefaultProxyName = "fairlead"
+
 // Options are the operator's choices that semantics depend on.
 type Options struct {
-	ProxyName              string // own value of the proxy-name label, "fairlead"
+	ProxyName              string // own value of the proxy-name label; "" is DefaultProxyName
 	DisableExternalIPs     bool   // R23
 	AllowNodeAddressClaims bool   // a VIP may take a port on which the node listens
 }
@@ -332,18 +338,29 @@ type FrontendKey struct {
 	Scope    Scope
 }
 
-func (k FrontendKey) String() string {
-	return fmt.Sprintf("%s/%s", netip.AddrPortFrom(k.Address, k.Port), k.Protocol)
+func (k FrontendKey) String() string { return k.Spot().String() }
+
+// CompareAddr orders addresses as bytes.Compare orders what AsSlice returns,
+// without the allocation: 0.0.0.0 comes before ::, and :: before 10.0.0.1.
+func CompareAddr(a, b netip.Addr) int {
+	if a.BitLen() == b.BitLen() || !a.IsValid() || !b.IsValid() {
+		return a.Compare(b)
+	}
+	if a.Is4() {
+		a4, b16 := a.As4(), b.As16()
+		return bytes.Compare(a4[:], b16[:])
+	}
+	return -CompareAddr(b, a)
 }
 
-// Compare orders keys as the output contract does: by address bytes (IPv4
-// before IPv6), port, protocol, scope.
+// CompareAddrPort orders by address bytes, then port.
+func CompareAddrPort(a, b netip.AddrPort) int {
+	return cmp.Or(CompareAddr(a.Addr(), b.Addr()), cmp.Compare(a.Port(), b.Port()))
+}
+
+// Compare orders keys by address bytes, port, protocol number, scope.
 func (k FrontendKey) Compare(o FrontendKey) int {
-	return cmp.Or(
-		k.Address.Compare(o.Address),
-		cmp.Compare(k.Port, o.Port),
-		cmp.Compare(k.Protocol, o.Protocol),
-		cmp.Compare(k.Scope, o.Scope))
+	return cmp.Or(k.Spot().Compare(o.Spot()), cmp.Compare(k.Scope, o.Scope))
 }
 
 // Spot is what claims compete for: one address, port and protocol, both
@@ -355,6 +372,18 @@ type Spot struct {
 	Protocol Protocol
 }
 
+// Compare orders spots by address bytes, port, protocol number.
+func (s Spot) Compare(o Spot) int {
+	return cmp.Or(
+		CompareAddr(s.Address, o.Address),
+		cmp.Compare(s.Port, o.Port),
+		cmp.Compare(s.Protocol, o.Protocol))
+}
+
+func (s Spot) String() string {
+	return fmt.Sprintf("%s/%s", netip.AddrPortFrom(s.Address, s.Port), s.Protocol)
+}
+
 // Spot returns the spot the key lies on.
 func (k FrontendKey) Spot() Spot { return Spot{k.Address, k.Port, k.Protocol} }
 
@@ -364,9 +393,10 @@ type Claim struct {
 	Type     FrontendType
 	PortName string
 	Set      int
-	// Shadowed, if not empty, says who holds the key instead of this claim.
-	// Compile fills it for claims the Service itself or the node shadows,
-	// Resolve for those that another Service shadows.
+	// Shadowed, if not empty, says who holds the key instead of this claim, in
+	// words that follow "held by". Compile fills it for claims that the
+	// Service itself or the node shadows, Resolve for those that another
+	// Service shadows.
 	Shadowed string
 }
 
@@ -374,5 +404,5 @@ type Claim struct {
 // two Compiled are Equal iff the proxy would do the same for both.
 type Compiled struct {
 	Sets   []Set   // sorted by SetKey fields: PortName, Protocol, Family, Role
-	Claims []Claim // sorted by FrontendKey, then Type
+	Claims []Claim // sorted by FrontendKey, then Type, then PortName
 }
