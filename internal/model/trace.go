@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package model
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Row is a claim of a Service with the set it points to: one frontend.
+type Row struct {
+	Service Name
+	Claim   Claim
+	Set     Set
+}
+
+// View is what a node knows when a connection begins.
+type View struct {
+	// Rows returns every row on a spot, shadowed ones too, in any order.
+	Rows         func(Spot) []Row
+	Node         *Node
+	ClusterCIDRs []netip.Prefix
+	NodePorts    NodePortAddresses
+	// PacketPath says that the wire is served too. The verdict assumes it; a
+	// step says what is so while it is not.
+	PacketPath bool
+}
+
+// Flow is a connection, or a datagram, that may be.
+type Flow struct {
+	From     netip.Addr
+	To       netip.AddrPort
+	Protocol Protocol
+}
+
+// Outcome is what happens to a flow.
+type Outcome uint8
+
+// The verdicts of the output contract. OutcomePass means that nothing
+// translates the flow.
+const (
+	OutcomeForward Outcome = iota
+	OutcomeReject
+	OutcomeDrop
+	OutcomePass
+)
+
+func (o Outcome) String() string { return [...]string{"forward", "reject", "drop", "pass"}[o] }
+
+// Path is where a flow is translated.
+type Path uint8
+
+// A flow that begins on this node is translated at its socket, except SCTP,
+// whose sockets do not pass the hooks (R28).
+const (
+	PathSocket Path = iota
+	PathPacket
+)
+
+func (p Path) String() string { return [...]string{"socket", "packet"}[p] }
+
+// Step is one fact on the way to a verdict, and the object or flag that it is
+// known from.
+type Step struct{ Stage, Fact, Source string }
+
+// Verdict is what would happen to a flow, and why.
+type Verdict struct {
+	Outcome    Outcome
+	Row        *Row      // nil if the target is no Service address
+	Candidates []Backend // one of these, if the flow is forwarded
+	SNAT       bool      // as the packet path would do it
+	Path       Path
+	Steps      []Step
+}
+
+// IndexRows returns the Rows of a View over resolved candidates.
+func IndexRows(resolved []Candidate) func(Spot) []Row {
+	rows := make(map[Spot][]Row)
+	for _, c := range resolved {
+		for _, claim := range c.Compiled.Claims {
+			spot := claim.Key.Spot()
+			rows[spot] = append(rows[spot], Row{c.Service, claim, c.Compiled.Sets[claim.Set]})
+		}
+	}
+	return func(s Spot) []Row { return rows[s] }
+}
+
+// Trace says what would happen to a flow. Source ranges are asked before
+// endpoints, so a client out of range learns nothing of the Service.
+func Trace(v View, f Flow) Verdict {
+	t := trace{view: v, flow: f}
+	t.flow.From = plain(f.From)
+	t.flow.To = netip.AddrPortFrom(plain(f.To.Addr()), f.To.Port())
+	t.findOrigin()
+	t.findPath()
+	t.findRow()
+	if t.verdict.Row == nil {
+		t.verdict.Outcome = OutcomePass
+		return t.verdict
+	}
+	t.decide(t.verdict.Row)
+	return t.verdict
+}
+
+// plain strips what two spellings of one address may differ in.
+func plain(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
+
+type trace struct {
+	view    View
+	flow    Flow
+	origin  origin
+	verdict Verdict
+}
+
+func (t *trace) step(stage, source, format string, args ...any) {
+	t.verdict.Steps = append(t.verdict.Steps, Step{Stage: stage, Fact: fmt.Sprintf(format, args...), Source: source})
+}
+
+func (t *trace) nodeSource() string { return "Node " + t.view.Node.Name }
+
+// origin says where a flow comes from.
+type origin uint8
+
+const (
+	fromOutside origin = iota
+	fromPod
+	fromNode
+)
+
+// findOrigin tells the node's own addresses first: they are exact, and where
+// pods share the hosts' network they lie in a cluster CIDR too.
+func (t *trace) findOrigin() {
+	from := t.flow.From
+	if from.IsLoopback() || slices.Contains(t.view.Node.Addresses, from) {
+		t.origin = fromNode
+		t.step("source", t.nodeSource(), "%s is this node", from)
+		return
+	}
+	if cidr, ok := containing(t.view.ClusterCIDRs, from); ok {
+		t.origin = fromPod
+		t.step("source", "--cluster-cidr "+cidr.String(), "%s is a pod of this node", from)
+		return
+	}
+	t.step("source", "--cluster-cidr", "%s is outside: neither an address of this node nor inside a cluster CIDR", from)
+}
+
+func containing(cidrs []netip.Prefix, a netip.Addr) (netip.Prefix, bool) {
+	for _, cidr := range cidrs {
+		if cidr.Contains(a) {
+			return cidr, true
+		}
+	}
+	return netip.Prefix{}, false
+}
+
+func (t *trace) findPath() {
+	if t.origin != fromOutside && t.flow.Protocol != SCTP {
+		t.verdict.Path = PathSocket
+		t.step("path", t.nodeSource(), "the connection begins on this node, so its socket translates it")
+		return
+	}
+	t.verdict.Path = PathPacket
+	why := "the connection arrives on the wire"
+	if t.origin != fromOutside {
+		why = "SCTP sockets do not pass the socket hooks"
+	}
+	t.step("path", t.nodeSource(), "%s, so its packets are translated", why)
+	if !t.view.PacketPath {
+		t.step("path", t.nodeSource(), "this agent serves no packet path: what follows holds once it does, and until then the packets go untranslated")
+	}
+}
+
+// findRow looks for the row that takes the flow: one for the exact address
+// before the NodePort of every address (R27).
+func (t *trace) findRow() {
+	to := t.flow.To.Addr()
+	if !to.IsUnspecified() && t.takeRow(to) {
+		return
+	}
+	if !t.servesNodePort(to) {
+		return
+	}
+	if !t.takeRow(anyAddress(FamilyOf(to))) {
+		t.step("frontend", t.nodeSource(), "no Service has %s, and no NodePort is %d/%s", t.spot(to), t.flow.To.Port(), t.flow.Protocol)
+	}
+}
+
+func (t *trace) spot(a netip.Addr) Spot { return Spot{a, t.flow.To.Port(), t.flow.Protocol} }
+
+// takeRow takes the row of the flow's scope at an address, if there is one.
+func (t *trace) takeRow(a netip.Addr) bool {
+	scope := ScopeInternal
+	if t.origin == fromOutside {
+		scope = ScopeExternal
+	}
+	for _, row := range slices.SortedFunc(slices.Values(t.view.Rows(t.spot(a))), Row.compare) {
+		s, source := row.Claim.Key.Scope, "Service "+row.Service.String()
+		if s != ScopeAll && s != scope {
+			continue
+		}
+		if row.Claim.Shadowed != "" {
+			t.step("frontend", source, "it claims %s as its %s too, but that is held by %s", row.Claim.Key, row.Claim.Type, row.Claim.Shadowed)
+			continue
+		}
+		t.step("frontend", source, "%s is its %s%s, for %s traffic", row.Claim.Key, row.Claim.Type, portText(row.Claim.PortName), scopeText(s))
+		t.verdict.Row = &row
+	}
+	return t.verdict.Row != nil
+}
+
+// compare orders rows on one spot, so that a trace does not depend on how they
+// are kept.
+func (r Row) compare(o Row) int {
+	return cmp.Or(r.Service.Compare(o.Service), r.Claim.Key.Compare(o.Claim.Key), r.Claim.precedes(o.Claim))
+}
+
+func portText(name string) string {
+	if name == "" {
+		return ""
+	}
+	return ", port " + name
+}
+
+func scopeText(s Scope) string {
+	if s == ScopeAll {
+		return "internal and external"
+	}
+	return s.String()
+}
+
+// servesNodePort says that the flow's target may be a NodePort (R24). Loopback,
+// for which the kernel takes the unspecified address too, is one to the node's
+// own processes only.
+func (t *trace) servesNodePort(to netip.Addr) bool {
+	if to.IsLoopback() || to.IsUnspecified() {
+		if t.origin == fromNode {
+			return true
+		}
+		t.step("frontend", t.nodeSource(), "%s is the client's own loopback, where NodePorts are served to this node's processes only", to)
+		return false
+	}
+	if t.view.NodePorts.Serve(t.view.Node, to) {
+		return true
+	}
+	if slices.Contains(t.view.Node.Addresses, to) {
+		t.step("frontend", "--nodeport-addresses "+t.view.NodePorts.String(), "no Service has %s, and NodePorts are not served on that address", t.spot(to))
+		return false
+	}
+	t.step("frontend", t.nodeSource(), "no Service has %s, and it is no address of this node", t.spot(to))
+	return false
+}
+
+// decide says what the row makes of the flow.
+func (t *trace) decide(row *Row) {
+	source := "Service " + row.Service.String()
+	set := &row.Set
+	if set.Action == ActionUnsupported {
+		t.verdict.Outcome = OutcomePass
+		t.step("verdict", source, "nothing translates it: %s", set.Reason)
+		return
+	}
+	if !t.inSourceRanges(row) {
+		t.verdict.Outcome = OutcomeDrop
+		return
+	}
+	switch set.Action {
+	case ActionDrop:
+		t.verdict.Outcome = OutcomeDrop
+		t.step("verdict", source, "%s", set.Reason)
+	case ActionReject:
+		t.verdict.Outcome = OutcomeReject
+		t.step("verdict", source, "%s", set.Reason)
+	default:
+		t.forward(row)
+	}
+}
+
+// inSourceRanges asks the row's source ranges, which hold for pods and for
+// this node too (R22). As with kube-proxy, a VIP of the Service port is a
+// source in range where this node is: a node that has the VIP as its own
+// address reaches it from the VIP.
+func (t *trace) inSourceRanges(row *Row) bool {
+	ranges := row.Set.SourceRanges
+	if len(ranges) == 0 {
+		return true
+	}
+	from, source := t.flow.From, "Service "+row.Service.String()
+	if cidr, ok := containing(ranges, from); ok {
+		t.step("source ranges", source, "%s is in loadBalancerSourceRanges %s", from, cidr)
+		return true
+	}
+	if cidr, ok := containing(ranges, t.view.Node.Primary(row.Set.Key.Family)); ok && t.isVIP(row, from) {
+		t.step("source ranges", source, "%s is the VIP itself, and this node is in loadBalancerSourceRanges %s", from, cidr)
+		return true
+	}
+	t.step("source ranges", source, "%s is not in loadBalancerSourceRanges", from)
+	return false
+}
+
+// isVIP says that an address is a VIP of the row's Service port.
+func (t *trace) isVIP(row *Row, a netip.Addr) bool {
+	return slices.ContainsFunc(t.view.Rows(t.spot(a)), func(r Row) bool {
+		return r.Claim.Shadowed == "" && r.Claim.Type == TypeLoadBalancer &&
+			r.Service == row.Service && r.Claim.PortName == row.Claim.PortName
+	})
+}
+
+// forward lists the candidates and says whether the source is rewritten.
+func (t *trace) forward(row *Row) {
+	source, set := "Service "+row.Service.String(), &row.Set
+	t.verdict.Outcome = OutcomeForward
+	t.verdict.Candidates = set.Backends
+	t.step("backends", sliceText(set.Backends), "%s", candidateText(set.Backends))
+	if set.AffinitySeconds > 0 {
+		t.step("affinity", source, "a client that came within the last %d s goes to the backend it had", set.AffinitySeconds)
+	}
+	t.verdict.SNAT = t.masquerade(row, source)
+	t.hairpin(set.Backends)
+}
+
+// masquerade follows kube-proxy. A pod's address is kept on its way to a
+// ClusterIP; every other client's is rewritten, since the reply must come back
+// this way (R37, R41): the node's own too, unless it lies in a cluster CIDR.
+// Traffic to an external address is rewritten under policy Cluster, since it
+// may cross nodes, whoever sent it. Under policy Local what comes from outside
+// and from pods is kept, and only the node's own is rewritten.
+func (t *trace) masquerade(row *Row, source string) bool {
+	cidr, inCluster := containing(t.view.ClusterCIDRs, t.flow.From)
+	if row.Claim.Type == TypeClusterIP {
+		if inCluster {
+			t.step("snat", "--cluster-cidr "+cidr.String(), "the source address is kept: it is inside the cluster")
+			return false
+		}
+		t.step("snat", "--cluster-cidr", "the source address becomes this node's: it is not inside a cluster CIDR")
+		return true
+	}
+	if row.Claim.Key.Scope == ScopeAll {
+		t.step("snat", source, "the source address becomes this node's: externalTrafficPolicy is Cluster")
+		return true
+	}
+	if t.origin == fromNode && !inCluster {
+		t.step("snat", source, "the source address becomes this node's: its own traffic to an external address takes policy Cluster")
+		return true
+	}
+	t.step("snat", source, "the source address is kept: externalTrafficPolicy is Local")
+	return false
+}
+
+// hairpin notes that the client may meet itself: then its address is rewritten
+// in any case, or its replies would never leave it (R37).
+func (t *trace) hairpin(candidates []Backend) {
+	own := func(b Backend) bool { return b.AddrPort.Addr() == t.flow.From }
+	if t.verdict.SNAT || !slices.ContainsFunc(candidates, own) {
+		return
+	}
+	t.step("hairpin", t.nodeSource(), "%s is a candidate itself; if it is chosen, the source address is rewritten so that the reply comes back this way", t.flow.From)
+	others := func(b Backend) bool { return !own(b) }
+	t.verdict.SNAT = !slices.ContainsFunc(candidates, others)
+}
+
+func candidateText(candidates []Backend) string {
+	kind := "ready"
+	if candidates[0].State == StateTerminating {
+		kind = "serving while it terminates, as nothing is ready"
+	}
+	if candidates[0].State == StateRetained || candidates[0].State == StateUnverified {
+		kind = candidates[0].State.String()
+	}
+	if len(candidates) == 1 {
+		return "1 candidate: " + kind
+	}
+	return fmt.Sprintf("%d candidates: each %s", len(candidates), kind)
+}
+
+// mostSlices bounds how many slices a step names.
+const mostSlices = 3
+
+// sliceText names the slices that hold the candidates.
+func sliceText(candidates []Backend) string {
+	var names []Name
+	for _, b := range candidates {
+		names = append(names, b.Slices...)
+	}
+	slices.SortFunc(names, Name.Compare)
+	names = slices.Compact(names)
+	texts := make([]string, 0, mostSlices)
+	for _, n := range names[:min(len(names), mostSlices)] {
+		texts = append(texts, "EndpointSlice "+n.String())
+	}
+	if more := len(names) - mostSlices; more > 0 {
+		texts = append(texts, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(texts, ", ")
+}
