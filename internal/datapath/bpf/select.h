@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * From an address to a backend: find the frontend, read its set, choose.
+ *
+ * A plain connection costs one hash look-up and two array reads (set, slot);
+ * to an address of this node one hash look-up more. Affinity adds an LRU
+ * look-up and a binary search; an unconnected UDP socket that repeats itself
+ * adds none, as long as the set's word is the one it saw last.
+ */
+#ifndef FAIRLEAD_SELECT_H
+#define FAIRLEAD_SELECT_H
+
+#include "maps.h"
+
+#define READ_ONCE(x) (*(volatile typeof(x) *)&(x))
+
+#define MAPPED bpf_htonl(0xffff) /* third word of ::ffff:a.b.c.d */
+
+/* Sets hold at most 1 << SEARCH_STEPS selectable or draining backends
+ * (MaxBackendsPerSet in Go). */
+#define SEARCH_STEPS 17
+
+enum verdict {
+	VERDICT_PASS,	/* no Service address: untouched */
+	VERDICT_FORWARD,
+	VERDICT_REFUSE, /* selection.reason and .dropped say how */
+	VERDICT_AGAIN,	/* saw an element in the middle of a change */
+};
+
+/* Reasons of a refusal; their words are in events.go. */
+enum reason {
+	REASON_NO_ENDPOINT = 1,	      /* R13 */
+	REASON_NO_LOCAL_ENDPOINT = 2, /* R10 */
+	REASON_SOURCE_RANGE = 3,      /* R22 */
+	REASON_SOURCE_UNKNOWN = 4,    /* R22, before the source is chosen */
+	REASON_CHANGING = 5,	      /* two tries met a change in the making */
+};
+
+struct selection {
+	struct endpoint target; /* in: as dialled */
+	struct endpoint backend;
+	__u64 word;
+	__u32 set;
+	__u32 owner;
+	__u8 protocol;
+	__u8 reason;
+	__u8 dropped;
+	__u8 pad;
+	__u64 netns;
+	__be32 source[4]; /* bound address; all zero if not bound */
+};
+
+static __always_inline bool is_v4(const __be32 *a)
+{
+	return a[0] == 0 && a[1] == 0 && a[2] == MAPPED;
+}
+
+static __always_inline bool is_unspecified(const __be32 *a)
+{
+	return a[0] == 0 && a[1] == 0 && (a[2] == 0 || a[2] == MAPPED) && a[3] == 0;
+}
+
+/* Whether an address is the caller's own loopback. The kernel takes the
+ * unspecified address for it. */
+static __always_inline bool is_loopback(const __be32 *a)
+{
+	if (is_unspecified(a))
+		return true;
+	if (is_v4(a))
+		return (a[3] & bpf_htonl(0xff000000)) == bpf_htonl(0x7f000000);
+	return a[0] == 0 && a[1] == 0 && a[2] == 0 && a[3] == bpf_htonl(1);
+}
+
+static __always_inline bool same_endpoint(const struct endpoint *a, const struct endpoint *b)
+{
+	return a->address[0] == b->address[0] && a->address[1] == b->address[1] &&
+	       a->address[2] == b->address[2] && a->address[3] == b->address[3] &&
+	       a->port == b->port;
+}
+
+static __always_inline bool same_key(const struct frontend_key *a, const struct frontend_key *b)
+{
+	return a->address[0] == b->address[0] && a->address[1] == b->address[1] &&
+	       a->address[2] == b->address[2] && a->address[3] == b->address[3] &&
+	       a->port == b->port && a->protocol == b->protocol && a->scope == b->scope;
+}
+
+/* frontend_seal in layout.go computes the same. */
+static __always_inline __u32 frontend_seal(const struct frontend_key *k, __u32 set, __u32 owner)
+{
+	__u32 h = 0x9e3779b1 ^ k->address[0];
+
+	h = h * 0x85ebca6b ^ k->address[1];
+	h = h * 0x85ebca6b ^ k->address[2];
+	h = h * 0x85ebca6b ^ k->address[3];
+	h = h * 0x85ebca6b ^ ((__u32)k->port << 16 | (__u32)k->protocol << 8 | k->scope);
+	h = h * 0x85ebca6b ^ set;
+	h = h * 0x85ebca6b ^ owner;
+	return h;
+}
+
+/* Whether NodePorts of the dialled address are this node's to serve (R24): a
+ * pod's own loopback is its own, another node's address is left alone. */
+static __always_inline bool serves_node_ports(const struct selection *s)
+{
+	struct node_address a;
+
+	if (is_loopback(s->target.address))
+		return s->netns == host_netns;
+	__builtin_memcpy(&a, s->target.address, sizeof(a));
+	return bpf_map_lookup_elem(&fairlead_nodes, &a) != NULL;
+}
+
+static __always_inline const struct frontend *find_frontend(const struct selection *s,
+							    struct frontend_key *key)
+{
+	const struct frontend *f;
+
+	__builtin_memcpy(key->address, s->target.address, sizeof(key->address));
+	key->port = s->target.port;
+	key->protocol = s->protocol;
+	key->scope = SCOPE_INTERNAL;
+	/* The unspecified address is loopback here, not the wildcard's key. */
+	if (!is_unspecified(key->address)) {
+		f = bpf_map_lookup_elem(&fairlead_frontends, key);
+		if (f)
+			return f;
+	}
+	if (!serves_node_ports(s))
+		return NULL;
+	if (is_v4(key->address)) {
+		key->address[3] = 0;
+	} else {
+		key->address[0] = 0;
+		key->address[1] = 0;
+		key->address[2] = 0;
+		key->address[3] = 0;
+	}
+	return bpf_map_lookup_elem(&fairlead_frontends, key);
+}
+
+/* The borrow of a - b - c, without a branch. */
+static __always_inline __u64 borrow(__u64 a, __u64 b, __u64 c)
+{
+	return ((~a & b) | (~(a ^ b) & (a - b - c))) >> 63;
+}
+
+static __always_inline __u64 address_half(const __be32 *a)
+{
+	return (__u64)bpf_ntohl(a[0]) << 32 | bpf_ntohl(a[1]);
+}
+
+/* Finds a backend among n slots that are sorted by address and port and start
+ * at first; returns its slot, or 0. Every step halves n. The comparison has no
+ * branch, and its result is hidden from the verifier, so that it follows one
+ * path through the steps rather than two at each. */
+static __noinline __u32 find_slot(__u32 first, __u32 n, const struct endpoint *want)
+{
+	__u64 high, low, port;
+	struct backend *b;
+	__u32 at = first;
+	int i;
+
+	if (!n || !want)
+		return 0;
+	high = address_half(want->address);
+	low = address_half(want->address + 2);
+	port = bpf_ntohs(want->port);
+#pragma unroll
+	for (i = 0; i < SEARCH_STEPS; i++) {
+		__u32 half = n >> 1;
+		__u32 middle = at + half;
+		__u64 less;
+		__u32 mask;
+
+		if (n <= 1)
+			break;
+		b = bpf_map_lookup_elem(&fairlead_backends, &middle);
+		if (!b)
+			return 0;
+		/* less = want < *b */
+		less = borrow(port, bpf_ntohs(b->port), 0);
+		less = borrow(low, address_half(b->address + 2), less);
+		less = borrow(high, address_half(b->address), less);
+		mask = (__u32)less - 1;
+		asm volatile("" : "+r"(mask));
+		at += half & mask;
+		n -= half;
+	}
+	b = bpf_map_lookup_elem(&fairlead_backends, &at);
+	if (!b)
+		return 0;
+	if (address_half(b->address) != high || address_half(b->address + 2) != low ||
+	    b->port != want->port)
+		return 0;
+	return at;
+}
+
+/* Reads a slot if it still belongs to the owner. */
+static __always_inline bool read_slot(__u32 slot, __u32 owner, struct endpoint *out)
+{
+	struct backend *b = bpf_map_lookup_elem(&fairlead_backends, &slot);
+
+	if (!b || READ_ONCE(b->owner) != owner || b->is_header)
+		return false;
+	__builtin_memcpy(out->address, b->address, sizeof(out->address));
+	out->port = b->port;
+	out->pad = 0;
+	return true;
+}
+
+/* Whether an endpoint is selectable in the set of this selection. */
+static __always_inline bool is_selectable(const struct selection *s, const struct endpoint *e)
+{
+	return find_slot(WORD_BASE(s->word) + 1, WORD_COUNT(s->word), e) != 0;
+}
+
+/* Whether an endpoint is in the set at all, draining included: what is open
+ * to it goes on (R9). */
+static __always_inline bool is_member(const struct selection *s, const struct endpoint *e)
+{
+	__u32 base = WORD_BASE(s->word), selectable, total;
+	struct backend *header;
+
+	if (is_selectable(s, e))
+		return true;
+	header = bpf_map_lookup_elem(&fairlead_backends, &base);
+	if (!base || !header || !header->is_header || header->owner != s->owner)
+		return false;
+	selectable = header->header.selectable;
+	total = header->header.total;
+	if (total <= selectable)
+		return false;
+	return find_slot(base + 1 + selectable, total - selectable, e) != 0;
+}
+
+/* R22. The socket path knows the source only if the caller bound it. */
+static __always_inline enum verdict check_source(struct selection *s)
+{
+	struct range_key k = { .prefixlen = 160, .owner = s->owner };
+
+	s->dropped = 1;
+	if (is_unspecified(s->source)) {
+		s->reason = REASON_SOURCE_UNKNOWN;
+		return VERDICT_REFUSE;
+	}
+	__builtin_memcpy(k.address, s->source, sizeof(k.address));
+	if (bpf_map_lookup_elem(&fairlead_ranges, &k))
+		return VERDICT_FORWARD;
+	s->reason = REASON_SOURCE_RANGE;
+	return VERDICT_REFUSE;
+}
+
+/* Chooses among all selectable backends with equal chance. */
+static __always_inline enum verdict choose(struct selection *s)
+{
+	__u32 n = WORD_COUNT(s->word);
+	__u32 i = (__u32)((__u64)bpf_get_prandom_u32() * n >> 32);
+
+	if (!read_slot(WORD_BASE(s->word) + 1 + i, s->owner, &s->backend))
+		return VERDICT_AGAIN;
+	return VERDICT_FORWARD;
+}
+
+/* R18, R19: the client's last backend, as long as it is selectable and the
+ * client did not stay away for longer than the timeout. */
+static __always_inline enum verdict choose_with_affinity(struct selection *s, __u32 seconds)
+{
+	struct affinity_key key = { .owner = s->owner, .kind = CLIENT_NETNS };
+	__u64 now = bpf_ktime_get_ns(), timeout = (__u64)seconds * 1000000000ULL;
+	struct affinity entry = {}, *known;
+	enum verdict v;
+
+	key.client[0] = (__u32)s->netns;
+	key.client[1] = (__u32)(s->netns >> 32);
+	known = bpf_map_lookup_elem(&fairlead_affinity, &key);
+	if (known) {
+		entry = *known;
+		if (entry.owner == s->owner && now - entry.used < timeout &&
+		    is_selectable(s, &entry.backend)) {
+			s->backend = entry.backend;
+			/* A refresh is worth an update only now and then. */
+			if (now - entry.used > timeout >> 6) {
+				entry.used = now;
+				bpf_map_update_elem(&fairlead_affinity, &key, &entry, BPF_ANY);
+			}
+			return VERDICT_FORWARD;
+		}
+	} else {
+		count(COUNTER_AFFINITY_CREATED);
+	}
+	v = choose(s);
+	if (v != VERDICT_FORWARD)
+		return v;
+	entry.backend = s->backend;
+	entry.owner = s->owner;
+	entry.used = now;
+	bpf_map_update_elem(&fairlead_affinity, &key, &entry, BPF_ANY);
+	return VERDICT_FORWARD;
+}
+
+/* One try at a selection. If prefer is set and its backend is still in the
+ * set, that one is kept. */
+static __noinline int select_once(struct selection *s, const struct peer *prefer)
+{
+	const struct frontend *found;
+	struct frontend_key key = {};
+	struct frontend f;
+	struct set *set;
+	__u32 flags, seconds;
+
+	if (!s)
+		return VERDICT_PASS;
+	found = find_frontend(s, &key);
+	if (!found)
+		return VERDICT_PASS;
+	f = *found;
+	if (!same_key(&f.key, &key) || f.seal != frontend_seal(&key, f.set, f.owner))
+		return VERDICT_AGAIN;
+	set = bpf_map_lookup_elem(&fairlead_sets, &f.set);
+	if (!set)
+		return VERDICT_AGAIN;
+	s->set = f.set;
+	s->owner = f.owner;
+	s->word = READ_ONCE(set->word);
+	seconds = READ_ONCE(set->affinity_seconds);
+	if (READ_ONCE(set->owner) != f.owner)
+		return VERDICT_AGAIN;
+
+	flags = WORD_FLAGS(s->word);
+	if (flags & SET_RANGES && check_source(s) != VERDICT_FORWARD)
+		return VERDICT_REFUSE;
+	if (prefer && prefer->owner == s->owner &&
+	    (prefer->word == s->word || is_member(s, &prefer->backend))) {
+		s->backend = prefer->backend;
+		return VERDICT_FORWARD;
+	}
+	if (!WORD_COUNT(s->word)) {
+		s->dropped = (flags & SET_DROP) != 0;
+		s->reason = s->dropped ? REASON_NO_LOCAL_ENDPOINT : REASON_NO_ENDPOINT;
+		return VERDICT_REFUSE;
+	}
+	if (flags & SET_AFFINITY)
+		return choose_with_affinity(s, seconds);
+	return choose(s);
+}
+
+/* The element of a frontend is replaced only while its address changes hands
+ * between Services, so a second look is all it takes; a third is not tried. */
+static __always_inline enum verdict select_backend(struct selection *s, const struct peer *prefer)
+{
+	int v = select_once(s, prefer);
+
+	if (v != VERDICT_AGAIN)
+		return v;
+	v = select_once(s, prefer);
+	if (v != VERDICT_AGAIN)
+		return v;
+	s->reason = REASON_CHANGING;
+	s->dropped = 1;
+	return VERDICT_REFUSE;
+}
+
+#endif

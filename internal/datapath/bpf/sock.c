@@ -1,0 +1,356 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The socket path: Service addresses are translated where a process hands
+ * them to the kernel, once per connection, or per datagram on an unconnected
+ * socket. Replies and getpeername() show the Service's address again.
+ */
+#include "maps.h"
+#include "select.h"
+
+#include <linux/in.h>
+
+#define SOCK_STREAM 1
+#define SOCK_DGRAM  2
+
+#define PROTOCOL_MPTCP 262
+
+#define ECONNREFUSED 111
+#define EHOSTUNREACH 113
+
+/* Return values of these programs. */
+#define REFUSE 0
+#define PASS   1
+
+char _license[] SEC("license") = "Dual BSD/GPL";
+
+static __always_inline __u8 protocol_of(const struct bpf_sock_addr *ctx)
+{
+	if (ctx->type == SOCK_STREAM &&
+	    (ctx->protocol == IPPROTO_TCP || ctx->protocol == PROTOCOL_MPTCP))
+		return IPPROTO_TCP;
+	if (ctx->type == SOCK_DGRAM && ctx->protocol == IPPROTO_UDP)
+		return IPPROTO_UDP;
+	return 0;
+}
+
+static __always_inline void read_v4(struct endpoint *e, __be32 address, __u32 port)
+{
+	e->address[0] = 0;
+	e->address[1] = 0;
+	e->address[2] = MAPPED;
+	e->address[3] = address;
+	e->port = (__be16)port;
+	e->pad = 0;
+}
+
+/* The context's words must each be read by their own constant offset. */
+static __always_inline void read_v6(struct endpoint *e, const struct bpf_sock_addr *ctx)
+{
+	e->address[0] = ctx->user_ip6[0];
+	e->address[1] = ctx->user_ip6[1];
+	e->address[2] = ctx->user_ip6[2];
+	e->address[3] = ctx->user_ip6[3];
+	e->port = (__be16)ctx->user_port;
+	e->pad = 0;
+}
+
+static __always_inline void write_v4(struct bpf_sock_addr *ctx, const struct endpoint *e)
+{
+	ctx->user_ip4 = e->address[3];
+	ctx->user_port = e->port;
+}
+
+static __always_inline void write_v6(struct bpf_sock_addr *ctx, const struct endpoint *e)
+{
+	ctx->user_ip6[0] = e->address[0];
+	ctx->user_ip6[1] = e->address[1];
+	ctx->user_ip6[2] = e->address[2];
+	ctx->user_ip6[3] = e->address[3];
+	ctx->user_port = e->port;
+}
+
+static __always_inline int refuse(const struct selection *s)
+{
+	struct refusal_key key = { .port = s->target.port, .protocol = s->protocol, .reason = s->reason };
+	__u64 one = 1, *n;
+	struct refusal *r;
+
+	__builtin_memcpy(key.address, s->target.address, sizeof(key.address));
+	n = bpf_map_lookup_elem(&fairlead_refused, &key);
+	if (n)
+		__sync_fetch_and_add(n, 1);
+	else
+		bpf_map_update_elem(&fairlead_refused, &key, &one, BPF_ANY);
+
+	r = bpf_ringbuf_reserve(&fairlead_events, sizeof(*r), 0);
+	if (r) {
+		r->time = bpf_ktime_get_ns();
+		r->netns = s->netns;
+		r->pid = bpf_get_current_pid_tgid() >> 32;
+		r->owner = s->owner;
+		r->set = s->set;
+		__builtin_memcpy(r->address, s->target.address, sizeof(r->address));
+		r->port = s->target.port;
+		r->protocol = s->protocol;
+		r->reason = s->reason;
+		r->dropped = s->dropped;
+		r->host = s->netns == host_netns;
+		__builtin_memset(r->pad, 0, sizeof(r->pad));
+		bpf_get_current_comm(r->command, sizeof(r->command));
+		bpf_ringbuf_submit(r, 0);
+	} else {
+		count(COUNTER_EVENTS_LOST);
+	}
+	if (have_set_retval)
+		bpf_set_retval(s->dropped ? -EHOSTUNREACH : -ECONNREFUSED);
+	return REFUSE;
+}
+
+/* Remembers the pair, so that replies and getpeername() can be turned back.
+ * Only a kernel without memory forgets; the connection itself works then. */
+static __always_inline void remember(struct bpf_sock_addr *ctx, const struct selection *s)
+{
+	struct peer *p, zero = {};
+	struct bpf_sock *sk = ctx->sk;
+
+	if (!sk)
+		return;
+	p = bpf_sk_storage_get(&fairlead_peers, sk, &zero, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!p)
+		return;
+	p->frontend = s->target;
+	p->backend = s->backend;
+	p->word = s->word;
+	p->owner = s->owner;
+}
+
+static __always_inline bool ours(const struct selection *s)
+{
+	return s->protocol && (!host_only || s->netns == host_netns);
+}
+
+static __always_inline int on_connect(struct bpf_sock_addr *ctx, struct selection *s, bool v6)
+{
+	s->protocol = protocol_of(ctx);
+	s->netns = bpf_get_netns_cookie(ctx);
+	if (!ours(s))
+		return PASS;
+	switch (select_backend(s, NULL)) {
+	case VERDICT_FORWARD:
+		break;
+	case VERDICT_REFUSE:
+		return refuse(s);
+	default:
+		/* A UDP socket may have been connected to a Service before. */
+		if (s->protocol == IPPROTO_UDP && ctx->sk)
+			bpf_sk_storage_delete(&fairlead_peers, ctx->sk);
+		return PASS;
+	}
+	remember(ctx, s);
+	if (v6)
+		write_v6(ctx, &s->backend);
+	else
+		write_v4(ctx, &s->backend);
+	return PASS;
+}
+
+/* The pair this socket used last for the frontend, from the look-aside map. */
+static __always_inline void recall(struct peer *last, const struct selection *s, __u64 cookie)
+{
+	struct udp_key key = { .cookie = cookie, .endpoint = s->target, .direction = UDP_FORWARD };
+	struct udp_pair *pair = bpf_map_lookup_elem(&fairlead_udp, &key);
+
+	__builtin_memset(last, 0, sizeof(*last));
+	if (!pair)
+		return;
+	last->backend = pair->endpoint;
+	last->owner = pair->owner;
+}
+
+static __always_inline void note_pair(const struct selection *s, __u32 direction, __u64 cookie)
+{
+	struct udp_key key = { .cookie = cookie, .direction = direction };
+	struct udp_pair pair = { .owner = s->owner };
+
+	key.endpoint = direction == UDP_FORWARD ? s->target : s->backend;
+	pair.endpoint = direction == UDP_FORWARD ? s->backend : s->target;
+	if (bpf_map_update_elem(&fairlead_udp, &key, &pair, BPF_NOEXIST) == 0)
+		count(COUNTER_UDP_CREATED);
+	else
+		bpf_map_update_elem(&fairlead_udp, &key, &pair, BPF_ANY);
+}
+
+static __always_inline int on_sendmsg(struct bpf_sock_addr *ctx, struct selection *s, bool v6)
+{
+	struct peer last = {}, *known = NULL;
+	__u64 cookie;
+	bool same;
+
+	s->protocol = protocol_of(ctx);
+	s->netns = bpf_get_netns_cookie(ctx);
+	if (s->protocol != IPPROTO_UDP || !ours(s))
+		return PASS;
+	if (ctx->sk)
+		known = bpf_sk_storage_get(&fairlead_peers, ctx->sk, 0, 0);
+	if (known)
+		last = *known;
+	cookie = bpf_get_socket_cookie(ctx);
+	same = same_endpoint(&last.frontend, &s->target);
+	if (known && !same)
+		recall(&last, s, cookie);
+	switch (select_backend(s, &last)) {
+	case VERDICT_FORWARD:
+		break;
+	case VERDICT_REFUSE:
+		return refuse(s);
+	default:
+		return PASS;
+	}
+	if (!same || last.word != s->word || !same_endpoint(&last.backend, &s->backend)) {
+		note_pair(s, UDP_FORWARD, cookie);
+		note_pair(s, UDP_REVERSE, cookie);
+		remember(ctx, s);
+	}
+	if (v6)
+		write_v6(ctx, &s->backend);
+	else
+		write_v4(ctx, &s->backend);
+	return PASS;
+}
+
+/* Shows the frontend instead of the backend: the peer of the socket, or, for
+ * a datagram, any pair the socket used. A socket without a peer never talked
+ * to a Service. */
+static __always_inline bool turn_back(struct bpf_sock_addr *ctx, struct endpoint *e, bool datagram)
+{
+	struct udp_key key = { .direction = UDP_REVERSE };
+	struct udp_pair *pair;
+	struct peer *p;
+
+	if (!ctx->sk)
+		return false;
+	p = bpf_sk_storage_get(&fairlead_peers, ctx->sk, 0, 0);
+	if (!p)
+		return false;
+	if (same_endpoint(&p->backend, e)) {
+		*e = p->frontend;
+		return true;
+	}
+	if (!datagram)
+		return false;
+	key.cookie = bpf_get_socket_cookie(ctx);
+	key.endpoint = *e;
+	pair = bpf_map_lookup_elem(&fairlead_udp, &key);
+	if (!pair)
+		return false;
+	*e = pair->endpoint;
+	return true;
+}
+
+static __always_inline void bound_v4(struct selection *s, const struct bpf_sock_addr *ctx)
+{
+	s->source[2] = MAPPED;
+	s->source[3] = ctx->sk ? ctx->sk->src_ip4 : 0;
+}
+
+static __always_inline void bound_v6(struct selection *s, const struct bpf_sock_addr *ctx)
+{
+	struct bpf_sock *sk = ctx->sk;
+
+	if (!sk)
+		return;
+	s->source[0] = sk->src_ip6[0];
+	s->source[1] = sk->src_ip6[1];
+	s->source[2] = sk->src_ip6[2];
+	s->source[3] = sk->src_ip6[3];
+}
+
+SEC("cgroup/connect4")
+int fairlead_connect4(struct bpf_sock_addr *ctx)
+{
+	struct selection s = {};
+
+	read_v4(&s.target, ctx->user_ip4, ctx->user_port);
+	bound_v4(&s, ctx);
+	return on_connect(ctx, &s, false);
+}
+
+SEC("cgroup/connect6")
+int fairlead_connect6(struct bpf_sock_addr *ctx)
+{
+	struct selection s = {};
+
+	read_v6(&s.target, ctx);
+	bound_v6(&s, ctx);
+	return on_connect(ctx, &s, true);
+}
+
+SEC("cgroup/sendmsg4")
+int fairlead_sendmsg4(struct bpf_sock_addr *ctx)
+{
+	struct selection s = {};
+
+	read_v4(&s.target, ctx->user_ip4, ctx->user_port);
+	bound_v4(&s, ctx);
+	if (ctx->msg_src_ip4)
+		s.source[3] = ctx->msg_src_ip4;
+	return on_sendmsg(ctx, &s, false);
+}
+
+SEC("cgroup/sendmsg6")
+int fairlead_sendmsg6(struct bpf_sock_addr *ctx)
+{
+	__be32 source[4] = { ctx->msg_src_ip6[0], ctx->msg_src_ip6[1], ctx->msg_src_ip6[2],
+			     ctx->msg_src_ip6[3] };
+	struct selection s = {};
+
+	read_v6(&s.target, ctx);
+	bound_v6(&s, ctx);
+	if (!is_unspecified(source))
+		__builtin_memcpy(s.source, source, sizeof(source));
+	return on_sendmsg(ctx, &s, true);
+}
+
+SEC("cgroup/recvmsg4")
+int fairlead_recvmsg4(struct bpf_sock_addr *ctx)
+{
+	struct endpoint e;
+
+	read_v4(&e, ctx->user_ip4, ctx->user_port);
+	if (turn_back(ctx, &e, true))
+		write_v4(ctx, &e);
+	return PASS;
+}
+
+SEC("cgroup/recvmsg6")
+int fairlead_recvmsg6(struct bpf_sock_addr *ctx)
+{
+	struct endpoint e;
+
+	read_v6(&e, ctx);
+	if (turn_back(ctx, &e, true))
+		write_v6(ctx, &e);
+	return PASS;
+}
+
+SEC("cgroup/getpeername4")
+int fairlead_getpeername4(struct bpf_sock_addr *ctx)
+{
+	struct endpoint e;
+
+	read_v4(&e, ctx->user_ip4, ctx->user_port);
+	if (turn_back(ctx, &e, false))
+		write_v4(ctx, &e);
+	return PASS;
+}
+
+SEC("cgroup/getpeername6")
+int fairlead_getpeername6(struct bpf_sock_addr *ctx)
+{
+	struct endpoint e;
+
+	read_v6(&e, ctx);
+	if (turn_back(ctx, &e, false))
+		write_v6(ctx, &e);
+	return PASS;
+}

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead-io/fairlead/internal/model"
+)
+
+// ErrHeld says that another agent holds the pin path. It stays the only
+// writer for as long as it lives.
+var ErrHeld = errors.New("another agent is the writer")
+
+// SocketMode says whose connections the socket path translates.
+type SocketMode string
+
+// The socket modes.
+const (
+	SocketAll  SocketMode = "all"
+	SocketHost SocketMode = "host" // the node's own namespace only
+	SocketOff  SocketMode = "off"
+)
+
+// Config is what a Datapath is opened with.
+type Config struct {
+	PinPath    string // folder on a bpffs
+	Cgroup     string // cgroup v2 folder whose processes are served
+	SocketMode SocketMode
+	HostNetNS  uint64 // cookie of the node's network namespace
+	Node       string // for people who look at the maps
+	Sizes      Sizes
+}
+
+// SetID is the index of a backend set in the kernel's array.
+type SetID uint32
+
+// Frontend is an address to be written, and the set it points to.
+type Frontend struct {
+	Key model.FrontendKey
+	Set SetID
+}
+
+// Datapath is the one writer of the maps under a pin path. It is not safe for
+// concurrent use, but for what its methods' comments say.
+type Datapath struct {
+	cfg     Config
+	log     *slog.Logger
+	lock    *os.File
+	spec    *ebpf.CollectionSpec
+	current *generation
+	barrier *barrier
+
+	// replaced is the generation that current takes over from on Attach; nil
+	// if the pinned maps were adopted as they are.
+	replaced *generation
+
+	// known are the sets and owners found on start, until they are claimed or
+	// pruned.
+	known adopted
+	// installed is what the frontends map holds.
+	installed map[frontendKey]installed
+	// frontendCount is its length, for other goroutines.
+	frontendCount atomic.Int64
+	// owners counts the sets in use of each owner.
+	owners map[uint32]int
+	// ranges are the source ranges in the kernel, by owner.
+	ranges map[uint32]map[rangeKey]struct{}
+	// strays are hash elements that make no sense; Prune deletes them.
+	strays []frontendKey
+
+	mu       sync.Mutex // guards what publishing and reclaiming share
+	room     *extents
+	shadows  []shadow // by set id
+	freeSets []SetID
+	retired  retired
+
+	wake      chan struct{} // to the reclaimer: something is retired
+	reclaimed chan struct{} // from it: room was freed
+	stop      context.CancelFunc
+	stopped   chan struct{}
+}
+
+// installed is one element of the frontends map.
+type installed struct {
+	set    SetID
+	wanted bool // asked for since the start; Prune deletes the others
+}
+
+// shadow is what is known of a set in use without trusting the mapping, which
+// others can write. An owner of 0 means the id is free.
+type shadow struct {
+	owner  uint32
+	base   uint32
+	length uint32
+}
+
+// retired waits for the barrier before it can be used again.
+type retired struct {
+	extents []run
+	sets    []SetID
+}
+
+type run struct{ first, length uint32 }
+
+// Open takes the lock on the pin path and adopts what is pinned there. It
+// writes nothing that a running program could see. ErrHeld names the holder.
+func Open(cfg Config, log *slog.Logger) (*Datapath, error) {
+	lock, err := lockPinPath(cfg.PinPath)
+	if err != nil {
+		return nil, err
+	}
+	d := &Datapath{
+		cfg: cfg, log: log, lock: lock,
+		installed: map[frontendKey]installed{},
+		owners:    map[uint32]int{},
+		ranges:    map[uint32]map[rangeKey]struct{}{},
+		known:     newAdopted(),
+		wake:      make(chan struct{}, 1),
+		reclaimed: make(chan struct{}, 1),
+		stopped:   make(chan struct{}),
+	}
+	if err := d.open(); err != nil {
+		if d.current != nil {
+			d.current.close()
+		}
+		lock.Close()
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	d.stop = cancel
+	go d.reclaim(ctx)
+	return d, nil
+}
+
+func (d *Datapath) open() error {
+	spec, err := mapSpecs(d.cfg.Sizes)
+	if err != nil {
+		return err
+	}
+	d.spec = spec
+	if d.barrier, err = newBarrier(); err != nil {
+		return err
+	}
+	pinned, err := openGeneration(d.cfg.PinPath, nil)
+	if err != nil {
+		return err
+	}
+	specs := pinnedMaps(spec)
+	if pinned != nil {
+		reason := pinned.fits(specs)
+		if reason == nil {
+			d.current = pinned
+			return d.adopt()
+		}
+		d.log.Info("new maps are filled beside the pinned ones", "because", reason)
+	}
+	number := 1
+	if pinned != nil {
+		number = pinned.number + 1
+	}
+	if d.current, err = createGeneration(d.cfg.PinPath, number, specs, pinned); err != nil {
+		return err
+	}
+	d.replaced = pinned
+	return d.adopt()
+}
+
+// adopt learns what the maps hold, so that only differences are written.
+func (d *Datapath) adopt() error {
+	d.room = newExtents(uint32(len(d.current.slots)))
+	d.shadows = make([]shadow, len(d.current.sets))
+	d.sign()
+	if d.replaced != nil {
+		return d.adoptOwners(d.replaced)
+	}
+	if !d.current.adopted {
+		d.freeAllSets()
+		return nil
+	}
+	// The predecessor may have died between a store and its barrier.
+	if err := d.barrier.wait(); err != nil {
+		return err
+	}
+	return d.adoptSets()
+}
+
+// sign writes who the writer is.
+func (d *Datapath) sign() {
+	m := d.current.meta
+	m.PID = uint32(os.Getpid())
+	m.Started = uint64(time.Now().Unix())
+	m.Node = [64]byte{}
+	copy(m.Node[:len(m.Node)-1], d.cfg.Node)
+	if m.NextOwner == 0 {
+		m.NextOwner = 1
+	}
+}
+
+// Close ends the writer and leaves everything pinned as it is.
+func (d *Datapath) Close() error {
+	d.stop()
+	<-d.stopped
+	d.current.close()
+	if d.replaced != nil {
+		d.replaced.close()
+	}
+	d.barrier.close()
+	return d.lock.Close()
+}
+
+// lockPinPath creates the folder, makes sure that it is on a bpffs, and takes
+// the lock that makes its holder the one writer.
+func lockPinPath(path string) (*os.File, error) {
+	if err := checkBPFFS(path); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, fmt.Errorf("create the pin path: %w", err)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("open the pin path: %w", err)
+	}
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		f.Close()
+		return nil, fmt.Errorf("%w on %s: %s", ErrHeld, path, writerOf(path))
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("lock the pin path %s: %w", path, err)
+	}
+	return f, nil
+}
+
+// writerOf names the writer that signed the current maps.
+func writerOf(path string) string {
+	g, err := openGeneration(path, &ebpf.LoadPinOptions{ReadOnly: true})
+	if err != nil || g == nil {
+		return "it has not written its name yet"
+	}
+	defer g.close()
+	return fmt.Sprintf("process %d, since %s", g.meta.PID, time.Unix(int64(g.meta.Started), 0).UTC().Format(time.RFC3339))
+}
+
+// checkBPFFS looks at the nearest folder that exists.
+func checkBPFFS(path string) error {
+	var st unix.Statfs_t
+	dir := path
+	for {
+		err := unix.Statfs(dir, &st)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, unix.ENOENT) || dir == filepath.Dir(dir) {
+			return fmt.Errorf("look at the file system of %s: %w", dir, err)
+		}
+		dir = filepath.Dir(dir)
+	}
+	if uint32(st.Type) != unix.BPF_FS_MAGIC {
+		return fmt.Errorf("the pin path %s is not on a bpffs: mount one (mount -t bpf bpf /sys/fs/bpf) or name another with --pin-path", path)
+	}
+	return nil
+}

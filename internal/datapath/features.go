@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+import (
+	"errors"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/features"
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead-io/fairlead/internal/api"
+)
+
+// Features probes the running kernel for what the socket path uses. A missing
+// feature says what that costs; nothing is concluded from a version.
+func Features() []api.Feature {
+	helper := func(fn asm.BuiltinFunc) error { return features.HaveProgramHelper(ebpf.CGroupSockAddr, fn) }
+	probes := []struct {
+		name string
+		err  error
+		cost string
+	}{
+		{"cgroup socket address programs", features.HaveProgramType(ebpf.CGroupSockAddr), "the socket path cannot work"},
+		{"mappable arrays", features.HaveMapFlag(features.BPF_F_MMAPABLE), "backend sets cannot be published"},
+		{"socket storage", errors.Join(features.HaveMapType(ebpf.SkStorage), helper(asm.FnSkStorageGet)), "the socket path cannot work"},
+		{"namespace cookies", errors.Join(helper(asm.FnGetNetnsCookie), haveNetNSCookieOption()), "host and pods cannot be told apart"},
+		{"ring buffer", features.HaveMapType(ebpf.RingBuf), "refusals cannot be monitored"},
+		{"choosing the error of a refusal", haveSetRetval(), "a refused connect() says EPERM instead of ECONNREFUSED or EHOSTUNREACH"},
+		{"batched map writes", haveBatch(), "the agent cannot write the frontends map"},
+	}
+	result := make([]api.Feature, 0, len(probes))
+	for _, p := range probes {
+		f := api.Feature{Name: p.name, Present: p.err == nil}
+		if p.err != nil {
+			f.Cost = p.cost
+		}
+		result = append(result, f)
+	}
+	return result
+}
+
+func haveNetNSCookieOption() error {
+	_, err := NetNSCookie()
+	return err
+}
+
+func haveBatch() error {
+	m, err := ebpf.NewMap(&ebpf.MapSpec{Name: "fairlead_probe", Type: ebpf.Hash, KeySize: 4, ValueSize: 4, MaxEntries: 1})
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	_, err = m.BatchUpdate([]uint32{1}, []uint32{1}, nil)
+	if errors.Is(err, unix.E2BIG) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// Sizes bound the maps. Each is a number of entries.
+type Sizes struct {
+	Frontends uint32 // addresses × ports × protocols (× 2 where policies differ)
+	Sets      uint32 // Service ports × families × roles
+	Backends  uint32 // slots: 1 + backends of each set, plus room to publish
+	Affinity  uint32 // clients remembered by ClientIP affinity
+	UDP       uint32 // pairs of unconnected UDP sockets that use several Services
+	Ranges    uint32 // loadBalancerSourceRanges
+}
+
+// DefaultSizes fit a node of a cluster with some 20 000 Services.
+func DefaultSizes() Sizes {
+	return Sizes{
+		Frontends: 65536,
+		Sets:      65536,
+		Backends:  524288,
+		Affinity:  65536,
+		UDP:       65536,
+		Ranges:    16384,
+	}
+}
+
+// Bytes is the kernel memory each map takes, by name: entries times the size
+// of an entry with the kernel's overhead per element.
+func (s Sizes) Bytes() map[string]uint64 {
+	const hashOverhead = 48 + 8 // htab_elem and a bucket's share
+	u := func(n uint32, each uintptr) uint64 { return uint64(n) * uint64(each) }
+	return map[string]uint64{
+		mapFrontends: u(s.Frontends, unsafe.Sizeof(frontendKey{})+4+unsafe.Sizeof(frontend{})+hashOverhead),
+		mapSets:      u(s.Sets, unsafe.Sizeof(setEntry{})),
+		mapNames:     u(s.Sets, unsafe.Sizeof(name{})),
+		mapBackends:  u(s.Backends, unsafe.Sizeof(slot{})),
+		mapAffinity:  u(s.Affinity, 24+32+hashOverhead+16),
+		mapUDP:       u(s.UDP, 32+24+hashOverhead+16),
+		mapRanges:    u(s.Ranges, 24+4+40),
+	}
+}
+
+// The maps by their pinned names; those without a comment are in bpf/maps.h.
+const (
+	mapFrontends = "fairlead_frontends"
+	mapSets      = "fairlead_sets"
+	mapBackends  = "fairlead_backends"
+	mapRanges    = "fairlead_ranges"
+	mapNodes     = "fairlead_nodes"
+	mapAffinity  = "fairlead_affinity"
+	mapPeers     = "fairlead_peers"
+	mapUDP       = "fairlead_udp"
+	mapRefused   = "fairlead_refused"
+	mapEvents    = "fairlead_events"
+	mapCounters  = "fairlead_counters"
+	mapNames     = "fairlead_names" // set id -> name, for people and restarts
+	mapMeta      = "fairlead_meta"  // one element, meta
+)
+
+// Within the pin path: g1, g2 … hold a generation of maps each, current is a
+// symbolic link to the one in force, links holds the cgroup links.
+const (
+	currentLink = "current"
+	linksFolder = "links"
+)
+
+// generation is one set of maps that belong together.
+type generation struct {
+	number  int
+	maps    map[string]*ebpf.Map
+	adopted bool // was pinned before, by this agent's predecessor
+
+	sets     []setEntry
+	slots    []slot
+	names    []name
+	meta     *meta
+	mappings [][]byte
+}
+
+func mapSpecs(sizes Sizes) (*ebpf.CollectionSpec, error) {
+	spec, err := loadSock()
+	if err != nil {
+		return nil, fmt.Errorf("read the embedded eBPF objects: %w", err)
+	}
+	for name, entries := range map[string]uint32{
+		mapFrontends: sizes.Frontends,
+		mapSets:      sizes.Sets,
+		mapBackends:  sizes.Backends,
+		mapRanges:    sizes.Ranges,
+		mapAffinity:  sizes.Affinity,
+		mapUDP:       sizes.UDP,
+	} {
+		spec.Maps[name].MaxEntries = entries
+	}
+	spec.Maps[mapNames] = &ebpf.MapSpec{
+		Name: mapNames, Type: ebpf.Array, Flags: unix.BPF_F_MMAPABLE,
+		KeySize: 4, ValueSize: uint32(unsafe.Sizeof(name{})), MaxEntries: sizes.Sets,
+	}
+	spec.Maps[mapMeta] = &ebpf.MapSpec{
+		Name: mapMeta, Type: ebpf.Array, Flags: unix.BPF_F_MMAPABLE,
+		KeySize: 4, ValueSize: uint32(unsafe.Sizeof(meta{})), MaxEntries: 1,
+	}
+	return spec, nil
+}
+
+// pinnedMaps are the maps of a generation: all but the programs' constants.
+func pinnedMaps(spec *ebpf.CollectionSpec) map[string]*ebpf.MapSpec {
+	specs := map[string]*ebpf.MapSpec{}
+	for name, m := range spec.Maps {
+		if strings.HasPrefix(name, "fairlead_") {
+			specs[name] = m
+		}
+	}
+	return specs
+}
+
+// createGeneration makes and pins new maps. Maps of the previous generation
+// that have the right shape and hold the state of sockets go on in the new
+// one, so that open connections keep their peers and clients their affinity.
+func createGeneration(pinPath string, number int, specs map[string]*ebpf.MapSpec, previous *generation) (g *generation, err error) {
+	folder := generationFolder(pinPath, number)
+	if err := os.RemoveAll(folder); err != nil {
+		return nil, fmt.Errorf("remove the unfinished maps in %s: %w", folder, err)
+	}
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return nil, fmt.Errorf("create the folder of new maps: %w", err)
+	}
+	g = &generation{number: number, maps: map[string]*ebpf.Map{}}
+	defer func() {
+		if err != nil {
+			g.close()
+			os.RemoveAll(folder)
+		}
+	}()
+	for name, spec := range specs {
+		m, err := inherit(previous, name, spec)
+		if err != nil {
+			return nil, err
+		}
+		if m == nil {
+			m, err = ebpf.NewMap(spec)
+			if err != nil {
+				return nil, fmt.Errorf("create map %s with %d entries: %w", name, spec.MaxEntries, err)
+			}
+		}
+		g.maps[name] = m
+		if err := m.Pin(filepath.Join(folder, name)); err != nil {
+			return nil, fmt.Errorf("pin map %s: %w", name, err)
+		}
+	}
+	if err := g.mmap(unix.PROT_READ | unix.PROT_WRITE); err != nil {
+		return nil, err
+	}
+	g.meta.Layout = LayoutVersion
+	return g, nil
+}
+
+// inherit returns the previous generation's map if it holds the state of
+// sockets or clients and still has the shape that the spec asks for.
+func inherit(previous *generation, name string, spec *ebpf.MapSpec) (*ebpf.Map, error) {
+	switch name {
+	case mapPeers, mapUDP, mapAffinity, mapCounters, mapRefused:
+	default:
+		return nil, nil
+	}
+	if previous == nil || previous.maps[name] == nil || spec.Compatible(previous.maps[name]) != nil {
+		return nil, nil
+	}
+	m, err := previous.maps[name].Clone()
+	if err != nil {
+		return nil, fmt.Errorf("duplicate the descriptor of map %s: %w", name, err)
+	}
+	return m, nil
+}
+
+// openGeneration opens what the current link names; nil if there is none.
+func openGeneration(pinPath string, options *ebpf.LoadPinOptions) (*generation, error) {
+	target, err := os.Readlink(filepath.Join(pinPath, currentLink))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read which maps are current: %w", err)
+	}
+	number, err := strconv.Atoi(strings.TrimPrefix(target, "g"))
+	if err != nil {
+		return nil, fmt.Errorf("%s names %q, which is no generation of maps", filepath.Join(pinPath, currentLink), target)
+	}
+	g := &generation{number: number, maps: map[string]*ebpf.Map{}, adopted: true}
+	folder := generationFolder(pinPath, number)
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return nil, fmt.Errorf("list the pinned maps: %w", err)
+	}
+	for _, e := range entries {
+		m, err := ebpf.LoadPinnedMap(filepath.Join(folder, e.Name()), options)
+		if err != nil {
+			g.close()
+			return nil, fmt.Errorf("open the pinned map %s: %w", e.Name(), err)
+		}
+		g.maps[e.Name()] = m
+	}
+	protection := unix.PROT_READ | unix.PROT_WRITE
+	if options != nil && options.ReadOnly {
+		protection = unix.PROT_READ
+	}
+	if err := g.mmap(protection); err != nil {
+		g.close()
+		return nil, err
+	}
+	return g, nil
+}
+
+func generationFolder(pinPath string, number int) string {
+	return filepath.Join(pinPath, "g"+strconv.Itoa(number))
+}
+
+// fits says whether the generation can serve as it is: nil, or why not.
+func (g *generation) fits(specs map[string]*ebpf.MapSpec) error {
+	if g.meta.Layout != LayoutVersion {
+		return fmt.Errorf("the pinned maps have layout %d, this agent writes layout %d", g.meta.Layout, LayoutVersion)
+	}
+	for name, spec := range specs {
+		m := g.maps[name]
+		if m == nil {
+			return fmt.Errorf("the map %s is not pinned", name)
+		}
+		if err := spec.Compatible(m); err != nil {
+			return fmt.Errorf("the pinned map %s has another shape: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// mmap maps the arrays that are written by stores.
+func (g *generation) mmap(protection int) error {
+	var err error
+	if g.sets, err = mapSlice[setEntry](g, mapSets, protection); err != nil {
+		return err
+	}
+	if g.slots, err = mapSlice[slot](g, mapBackends, protection); err != nil {
+		return err
+	}
+	if g.names, err = mapSlice[name](g, mapNames, protection); err != nil {
+		return err
+	}
+	metas, err := mapSlice[meta](g, mapMeta, protection)
+	if err != nil {
+		return err
+	}
+	if len(metas) != 1 {
+		return fmt.Errorf("map %s has %d entries instead of one", mapMeta, len(metas))
+	}
+	g.meta = &metas[0]
+	return nil
+}
+
+// mapSlice maps a whole array map. The element's size must match, or the
+// mapping would be misread.
+func mapSlice[T any](g *generation, name string, protection int) ([]T, error) {
+	m := g.maps[name]
+	if m == nil {
+		return nil, fmt.Errorf("the map %s is not pinned", name)
+	}
+	var zero T
+	size := int(unsafe.Sizeof(zero))
+	if m.Type() != ebpf.Array || int(m.ValueSize()) != size || m.Flags()&unix.BPF_F_MMAPABLE == 0 {
+		return nil, fmt.Errorf("map %s is a %s of %d-byte values, not a mappable array of %d-byte values", name, m.Type(), m.ValueSize(), size)
+	}
+	entries := int(m.MaxEntries())
+	page := os.Getpagesize()
+	length := (entries*size + page - 1) / page * page
+	b, err := unix.Mmap(m.FD(), 0, length, protection, unix.MAP_SHARED)
+	if err != nil {
+		return nil, fmt.Errorf("map %d bytes of %s into memory: %w", length, name, err)
+	}
+	g.mappings = append(g.mappings, b)
+	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), entries), nil
+}
+
+func (g *generation) close() {
+	for _, b := range g.mappings {
+		unix.Munmap(b)
+	}
+	g.mappings, g.sets, g.slots, g.names, g.meta = nil, nil, nil, nil, nil
+	for _, m := range g.maps {
+		m.Close()
+	}
+}

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+import (
+	"fmt"
+	"net/netip"
+	"sync/atomic"
+
+	"github.com/fairlead-io/fairlead/internal/model"
+)
+
+// NewOwner returns an id for a Service port and family that no set, affinity
+// entry or socket names. The counter lives in a pinned map, so ids are not
+// reused over restarts; past 2^32 it goes on from 1 and passes over those in
+// use.
+func (d *Datapath) NewOwner() uint32 {
+	m := d.current.meta
+	for {
+		owner := m.NextOwner
+		m.NextOwner++
+		if owner != 0 && d.owners[owner] == 0 {
+			return owner
+		}
+	}
+}
+
+// CreateSet gives a Service port a set: the one that was pinned under the same
+// key, or a new one, which no frontend points to yet. The owner of a new set
+// is the one given; that of a pinned one, as ClaimOwner knows it, must agree.
+func (d *Datapath) CreateSet(k model.SetKey, owner uint32) (SetID, error) {
+	if id, ok := d.known.claimSet(k); ok && d.shadows[id].owner == owner {
+		return id, nil
+	}
+	n, err := nameOf(k, owner)
+	if err != nil {
+		return 0, fmt.Errorf("name the backend set %s: %w", k, err)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.freeSets) == 0 {
+		return 0, fmt.Errorf("%w for backend set %s: all %d sets are in use (--max-sets)", ErrNoRoom, k, len(d.shadows))
+	}
+	id := d.freeSets[len(d.freeSets)-1]
+	d.freeSets = d.freeSets[:len(d.freeSets)-1]
+	d.shadows[id] = shadow{owner: owner}
+	d.owners[owner]++
+	d.current.names[id] = n
+	entry := &d.current.sets[id]
+	atomic.StoreUint64(&entry.Word, packWord(0, 0, 0))
+	atomic.StoreUint32(&entry.AffinitySeconds, 0)
+	atomic.StoreUint32(&entry.Owner, owner)
+	return id, nil
+}
+
+// ClaimOwner returns the owner that a Service port had before the agent
+// started, if it had one.
+func (d *Datapath) ClaimOwner(k model.SetKey) (uint32, bool) { return d.known.owner(k) }
+
+// Publish makes the set in the kernel equal to s by one store, or does nothing
+// if it is already. On error what was published before stays in force, but
+// for source ranges: those that fit are in force, and no others.
+func (d *Datapath) Publish(id SetID, s *model.Set) (changed bool, err error) {
+	if len(s.Backends) > MaxBackendsPerSet || len(s.Draining) > MaxBackendsPerSet {
+		return false, fmt.Errorf("publish backend set %s: %d backends and %d draining ones are more than %d", s.Key, len(s.Backends), len(s.Draining), MaxBackendsPerSet)
+	}
+	owner := d.shadows[id].owner
+	rangesErr := d.addRanges(owner, s.SourceRanges)
+	flags := flagsOf(s)
+	if !d.holds(id, s, flags) {
+		if err := d.store(id, s, flags); err != nil {
+			return false, err
+		}
+		changed = true
+	}
+	if err := d.removeRanges(owner, s); err != nil {
+		return changed, err
+	}
+	return changed, rangesErr
+}
+
+func flagsOf(s *model.Set) uint8 {
+	var flags uint8
+	if s.Action == model.ActionDrop {
+		flags |= flagDrop
+	}
+	if s.AffinitySeconds > 0 {
+		flags |= flagAffinity
+	}
+	if len(s.SourceRanges) > 0 {
+		flags |= flagRanges
+	}
+	return flags
+}
+
+// holds says whether the kernel has exactly this set. It reads the mapping,
+// which others can write, and so also finds what they changed.
+func (d *Datapath) holds(id SetID, s *model.Set, flags uint8) bool {
+	sh, entry := d.shadows[id], &d.current.sets[id]
+	if atomic.LoadUint64(&entry.Word) != packWord(sh.base, flags, len(s.Backends)) ||
+		atomic.LoadUint32(&entry.Owner) != sh.owner ||
+		atomic.LoadUint32(&entry.AffinitySeconds) != s.AffinitySeconds {
+		return false
+	}
+	total := len(s.Backends) + len(s.Draining)
+	if sh.base == 0 {
+		return total == 0 && atomic.LoadUint32(&entry.Generation) > 0
+	}
+	if int(sh.length) != 1+total {
+		return false
+	}
+	extent := d.current.slots[sh.base : sh.base+sh.length]
+	h := extent[0].header()
+	if extent[0].IsHeader != 1 || extent[0].Owner != sh.owner || extent[0].Port != (port{}) ||
+		h.selectable != uint32(len(s.Backends)) || h.total != uint32(total) || h.length != sh.length {
+		return false
+	}
+	return holdsBackends(extent[1:], s.Backends, sh.owner) &&
+		holdsBackends(extent[1+len(s.Backends):], s.Draining, sh.owner)
+}
+
+func holdsBackends(slots []slot, backends []model.Backend, owner uint32) bool {
+	for i := range backends {
+		if slots[i] != slotOf(&backends[i], owner) {
+			return false
+		}
+	}
+	return true
+}
+
+// store writes a new extent and flips the set to it. Go's atomic stores keep
+// their order with the plain stores before them, so a program that sees the
+// word sees the extent.
+func (d *Datapath) store(id SetID, s *model.Set, flags uint8) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	old := d.shadows[id]
+	next := shadow{owner: old.owner}
+	entry := &d.current.sets[id]
+	generation := atomic.LoadUint32(&entry.Generation) + 1
+	if total := uint32(len(s.Backends) + len(s.Draining)); total > 0 {
+		next.length = 1 + total
+		first, ok := d.room.alloc(next.length)
+		if !ok {
+			return fmt.Errorf("%w for the %d slots of backend set %s: %d are free, at most %d in one run (--max-backends)",
+				ErrNoRoom, next.length, s.Key, d.room.free, d.room.largest())
+		}
+		next.base = first
+		d.writeExtent(next, s, generation)
+	}
+	if atomic.LoadUint32(&entry.Owner) != next.owner {
+		atomic.StoreUint32(&entry.Owner, next.owner)
+	}
+	atomic.StoreUint32(&entry.AffinitySeconds, s.AffinitySeconds)
+	atomic.StoreUint32(&entry.Generation, generation)
+	atomic.StoreUint64(&entry.Word, packWord(next.base, flags, len(s.Backends)))
+	d.shadows[id] = next
+	if old.length > 0 {
+		d.retired.extents = append(d.retired.extents, run{old.base, old.length})
+		signal(d.wake)
+	}
+	return nil
+}
+
+func (d *Datapath) writeExtent(sh shadow, s *model.Set, generation uint32) {
+	extent := d.current.slots[sh.base : sh.base+sh.length]
+	extent[0] = header{
+		selectable: uint32(len(s.Backends)),
+		total:      sh.length - 1,
+		generation: generation,
+		length:     sh.length,
+	}.slot(sh.owner)
+	rest := extent[1:]
+	for i := range s.Backends {
+		rest[i] = slotOf(&s.Backends[i], sh.owner)
+	}
+	rest = rest[len(s.Backends):]
+	for i := range s.Draining {
+		rest[i] = slotOf(&s.Draining[i], sh.owner)
+	}
+}
+
+// ReleaseSet gives a set back. No frontend may point to it any more. The last
+// set of an owner takes the owner's source ranges with it.
+func (d *Datapath) ReleaseSet(id SetID) error {
+	d.mu.Lock()
+	sh := d.shadows[id]
+	d.shadows[id] = shadow{}
+	entry := &d.current.sets[id]
+	atomic.StoreUint32(&entry.Owner, 0)
+	atomic.StoreUint64(&entry.Word, 0)
+	d.current.names[id] = name{}
+	if sh.length > 0 {
+		d.retired.extents = append(d.retired.extents, run{sh.base, sh.length})
+	}
+	d.retired.sets = append(d.retired.sets, id)
+	d.mu.Unlock()
+	signal(d.wake)
+	if d.owners[sh.owner]--; d.owners[sh.owner] > 0 {
+		return nil
+	}
+	delete(d.owners, sh.owner)
+	return d.dropRanges(sh.owner, nil)
+}
+
+// addRanges makes sure that every range is in the kernel, before a word says
+// that ranges apply.
+func (d *Datapath) addRanges(owner uint32, ranges []netip.Prefix) error {
+	for _, p := range ranges {
+		k := rangeKeyOf(owner, p)
+		if _, ok := d.ranges[owner][k]; ok {
+			continue
+		}
+		if err := d.current.maps[mapRanges].Put(k, uint32(1)); err != nil {
+			return fmt.Errorf("write source range %s: %w", p, mapFull(err, mapRanges, d.cfg.Sizes.Ranges, "--max-source-ranges"))
+		}
+		if d.ranges[owner] == nil {
+			d.ranges[owner] = map[rangeKey]struct{}{}
+		}
+		d.ranges[owner][k] = struct{}{}
+	}
+	return nil
+}
+
+// removeRanges deletes what the set no longer asks for. Sets without ranges
+// that share an owner with VIPs, as NodePorts do, say nothing about them.
+func (d *Datapath) removeRanges(owner uint32, s *model.Set) error {
+	if s.Key.Role != model.RoleVIPInternal && s.Key.Role != model.RoleVIPExternal {
+		return nil
+	}
+	keep := make(map[rangeKey]struct{}, len(s.SourceRanges))
+	for _, p := range s.SourceRanges {
+		keep[rangeKeyOf(owner, p)] = struct{}{}
+	}
+	return d.dropRanges(owner, keep)
+}
+
+func (d *Datapath) dropRanges(owner uint32, keep map[rangeKey]struct{}) error {
+	for k := range d.ranges[owner] {
+		if _, ok := keep[k]; ok {
+			continue
+		}
+		if err := ignoreMissing(d.current.maps[mapRanges].Delete(k)); err != nil {
+			return fmt.Errorf("delete source range %s: %w", k.prefix(), err)
+		}
+		delete(d.ranges[owner], k)
+	}
+	if len(d.ranges[owner]) == 0 {
+		delete(d.ranges, owner)
+	}
+	return nil
+}
