@@ -25,6 +25,9 @@ const patience = 30 * time.Second
 // output open before nothing more is read from them.
 const afterlife = time.Second
 
+// logged bounds how much of what a process wrote is logged when a test fails.
+const logged = 16 << 10
+
 // Place says where a process lives. A nil field stands for where the test
 // process itself is.
 //
@@ -117,8 +120,16 @@ func (p *Process) live(ns *NetNS, started chan<- error) {
 func (p *Process) cleanup() {
 	p.Kill()
 	if p.t.Failed() {
-		p.t.Logf("%s wrote to standard output:\n%s\nand to standard error:\n%s", p, p.Stdout(), p.Stderr())
+		p.t.Logf("%s wrote to standard output:\n%s\nand to standard error:\n%s", p, tail(p.Stdout()), tail(p.Stderr()))
 	}
+}
+
+// tail returns the last part of a text, as much as is logged.
+func tail(s string) string {
+	if len(s) <= logged {
+		return s
+	}
+	return fmt.Sprintf("(%d bytes before)\n%s", len(s)-logged, s[len(s)-logged:])
 }
 
 func (p *Process) String() string { return strings.Join(p.cmd.Args, " ") }
