@@ -149,8 +149,8 @@ func holders(copies []endpoint) []Name {
 // node; else same zone likewise; else all. At least one is marked if any is
 // ready. Endpoints that are not ready have no say, and are never filtered.
 func markNear(all []endpoint, node *Node) []endpoint {
-	byNode := func(e *endpoint) []string { return e.NodeHints }
-	byZone := func(e *endpoint) []string { return e.ZoneHints }
+	byNode := func(e *Endpoint) []string { return e.NodeHints }
+	byZone := func(e *Endpoint) []string { return e.ZoneHints }
 	switch {
 	case hintsHold(all, byNode, node.Name):
 		markHinted(all, byNode, node.Name)
@@ -165,13 +165,13 @@ func markNear(all []endpoint, node *Node) []endpoint {
 }
 
 // hintsHold says that every ready endpoint has hints, and one names here.
-func hintsHold(all []endpoint, hints func(*endpoint) []string, here string) bool {
+func hintsHold(all []endpoint, hints func(*Endpoint) []string, here string) bool {
 	named := false
 	for i := range all {
 		if !all[i].Ready {
 			continue
 		}
-		h := hints(&all[i])
+		h := hints(all[i].Endpoint)
 		if len(h) == 0 {
 			return false
 		}
@@ -180,8 +180,8 @@ func hintsHold(all []endpoint, hints func(*endpoint) []string, here string) bool
 	return named
 }
 
-func markHinted(all []endpoint, hints func(*endpoint) []string, here string) {
+func markHinted(all []endpoint, hints func(*Endpoint) []string, here string) {
 	for i := range all {
-		all[i].near = slices.Contains(hints(&all[i]), here)
+		all[i].near = slices.Contains(hints(all[i].Endpoint), here)
 	}
 }

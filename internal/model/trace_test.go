@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package model
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// flow reads "FROM > ADDR:PORT/PROTO".
+func flow(t *testing.T, text string) Flow {
+	t.Helper()
+	from, to, _ := strings.Cut(text, " > ")
+	target, name, _ := strings.Cut(to, "/")
+	protocol, err := ParseProtocol(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Flow{netip.MustParseAddr(from), netip.MustParseAddrPort(target), protocol}
+}
+
+// describeVerdict writes a verdict on one line: outcome, path, snat, the row.
+func describeVerdict(v Verdict) string {
+	text := fmt.Sprintf("%s %s", v.Outcome, v.Path)
+	if v.SNAT {
+		text += " snat"
+	}
+	for _, b := range v.Candidates {
+		text += " " + b.AddrPort.String()
+	}
+	if v.Row != nil {
+		text += fmt.Sprintf(" | %s %s %s", v.Row.Service, v.Row.Claim.Key.Scope, v.Row.Claim.Type)
+	}
+	return text
+}
+
+func viewOf(node *Node, world ...Candidate) View {
+	return View{
+		Rows:         IndexRows(Resolve(world)),
+		Node:         node,
+		ClusterCIDRs: prefixes("10.0.0.0/16", "fd00::/64"),
+		PacketPath:   true,
+	}
+}
+
+func candidate(node *Node, svc *Service, in ...*EndpointSlice) Candidate {
+	return Candidate{Contender{svc.Name, svc.CreationTimestamp}, Compile(svc, in, node, &Options{})}
+}
+
+func TestTrace(t *testing.T) {
+	node := &Node{Name: "n1", Zone: "a", Addresses: addrs("192.168.0.1", "192.168.1.1", "10.0.0.1", "fd01::1")}
+	pods := slice("web-1", ready("10.0.1.1", "n1"), ready("10.0.2.1", "n2"))
+	everywhere := func(s *Service) {
+		s.Type = ServiceLoadBalancer
+		s.Ports[0].NodePort = 30080
+		s.ExternalIPs = addrs("198.51.100.1")
+		s.LoadBalancerIngress = vips("203.0.113.1")
+	}
+	local := func(s *Service) { s.ExternalTrafficPolicy = PolicyLocal }
+	ranges := func(texts ...string) func(*Service) {
+		return func(s *Service) { s.SourceRanges = prefixes(texts...) }
+	}
+	cluster := candidate(node, service(everywhere), pods)
+	bound := candidate(node, service(everywhere, local), pods)
+	sctp := func(s *Service) { s.Ports[0].Protocol = SCTP }
+	const both = "10.0.1.1:8080 10.0.2.1:8080 | default/web "
+
+	for _, c := range []struct {
+		name   string
+		world  Candidate
+		change func(*View)
+		flow   string
+		want   string
+	}{
+		// Where a flow comes from, and the masquerade of ClusterIPs.
+		{"a pod's address is kept on its way to a ClusterIP (R37)", cluster, nil, "10.0.7.7 > 10.96.0.1:80", "forward socket " + both + "all ClusterIP"},
+		{"a ClusterIP reached from outside is forwarded with SNAT (R41)", cluster, nil, "172.16.0.9 > 10.96.0.1:80", "forward packet snat " + both + "all ClusterIP"},
+		{"the node's own traffic to a ClusterIP is masqueraded, as kube-proxy does", cluster, nil, "192.168.0.1 > 10.96.0.1:80", "forward socket snat " + both + "all ClusterIP"},
+		{"loopback is the node", cluster, nil, "127.0.0.1 > 10.96.0.1:80", "forward socket snat " + both + "all ClusterIP"},
+		{"a node address inside a cluster CIDR is the node, and is kept as that of a pod", cluster, nil, "10.0.0.1 > 10.96.0.1:80", "forward socket " + both + "all ClusterIP"},
+		{"an IPv4 address in IPv6 form is the IPv4 address", cluster, nil, "::ffff:10.0.7.7 > [::ffff:10.96.0.1]:80", "forward socket " + both + "all ClusterIP"},
+		{"another protocol is another address (R27)", cluster, nil, "10.0.7.7 > 10.96.0.1:80/UDP", "pass socket"},
+		{"an address of no Service passes", cluster, nil, "10.0.7.7 > 1.1.1.1:80", "pass socket"},
+
+		// External addresses under policy Cluster.
+		{"a VIP under policy Cluster masquerades what comes from outside", cluster, nil, "172.16.0.9 > 203.0.113.1:80", "forward packet snat " + both + "all LoadBalancer"},
+		{"a VIP under policy Cluster masquerades pods too, as kube-proxy does", cluster, nil, "10.0.7.7 > 203.0.113.1:80", "forward socket snat " + both + "all LoadBalancer"},
+		{"an externalIP is forwarded (R23)", cluster, nil, "10.0.7.7 > 198.51.100.1:80", "forward socket snat " + both + "all ExternalIP"},
+
+		// External addresses under policy Local.
+		{"from outside, policy Local keeps to this node and keeps the client's address (R11)", bound, nil, "172.16.0.9 > 203.0.113.1:80", "forward packet 10.0.1.1:8080 | default/web external LoadBalancer"},
+		{"a pod's traffic to a VIP under policy Local takes all endpoints, and keeps its address (R12)", bound, nil, "10.0.7.7 > 203.0.113.1:80", "forward socket " + both + "internal LoadBalancer"},
+		{"the node's traffic to a VIP under policy Local takes all endpoints, masqueraded (R12)", bound, nil, "192.168.0.1 > 203.0.113.1:80", "forward socket snat " + both + "internal LoadBalancer"},
+		{"the same of NodePorts from outside (R11)", bound, nil, "172.16.0.9 > 192.168.0.1:30080", "forward packet 10.0.1.1:8080 | default/web external NodePort"},
+		{"the same of NodePorts from a pod (R12)", bound, nil, "10.0.7.7 > 192.168.0.1:30080", "forward socket " + both + "internal NodePort"},
+		{"a node address inside a cluster CIDR is kept as that of a pod (R12)", bound, nil, "10.0.0.1 > 203.0.113.1:80", "forward socket " + both + "internal LoadBalancer"},
+		{"none here but some elsewhere is dropped, from outside (R11)", candidate(node, service(everywhere, local), slice("web-1", ready("10.0.2.1", "n2"))), nil,
+			"172.16.0.9 > 203.0.113.1:80", "drop packet | default/web external LoadBalancer"},
+		{"none here but some elsewhere is forwarded, from inside (R12)", candidate(node, service(everywhere, local), slice("web-1", ready("10.0.2.1", "n2"))), nil,
+			"10.0.7.7 > 203.0.113.1:80", "forward socket 10.0.2.1:8080 | default/web internal LoadBalancer"},
+		{"none anywhere is refused (R13)", candidate(node, service(everywhere, local)), nil, "172.16.0.9 > 203.0.113.1:80", "reject packet | default/web external LoadBalancer"},
+
+		// NodePorts.
+		{"a NodePort is served on every address of the node (R24)", cluster, nil, "172.16.0.9 > 192.168.1.1:30080", "forward packet snat " + both + "all NodePort"},
+		{"a NodePort is not served on another node's address (R24, R42)", cluster, nil, "10.0.7.7 > 192.168.0.2:30080", "pass socket"},
+		{"a NodePort is served on addresses in the given CIDRs (R24)", cluster, func(v *View) { v.NodePorts.CIDRs = prefixes("192.168.1.0/24") }, "172.16.0.9 > 192.168.1.1:30080", "forward packet snat " + both + "all NodePort"},
+		{"a NodePort is not served on other addresses then (R24)", cluster, func(v *View) { v.NodePorts.CIDRs = prefixes("192.168.1.0/24") }, "172.16.0.9 > 192.168.0.1:30080", "pass packet"},
+		{"primary serves the first address (R24)", cluster, func(v *View) { v.NodePorts.Primary = true }, "172.16.0.9 > 192.168.0.1:30080", "forward packet snat " + both + "all NodePort"},
+		{"primary serves no other address (R24)", cluster, func(v *View) { v.NodePorts.Primary = true }, "172.16.0.9 > 192.168.1.1:30080", "pass packet"},
+		{"the node reaches NodePorts on its loopback (R24)", cluster, nil, "127.0.0.1 > 127.0.0.1:30080", "forward socket snat " + both + "all NodePort"},
+		{"the unspecified address is loopback (R24)", cluster, nil, "192.168.0.1 > 0.0.0.0:30080", "forward socket snat " + both + "all NodePort"},
+		{"a pod's loopback is its own (R24)", cluster, nil, "10.0.7.7 > 127.0.0.1:30080", "pass socket"},
+		{"a pod's unspecified address is its own loopback (R24)", cluster, nil, "10.0.7.7 > 0.0.0.0:30080", "pass socket"},
+		{"loopback is never served to the outside (R24)", cluster, nil, "172.16.0.9 > 127.0.0.1:30080", "pass packet"},
+		{"a port that is no NodePort passes", cluster, nil, "172.16.0.9 > 192.168.0.1:22", "pass packet"},
+		{"an exact address beats the NodePort of every address (R27)",
+			candidate(node, service(everywhere, func(s *Service) { s.ExternalIPs, s.Ports[0].Port = addrs("192.168.0.1"), 30080 }), pods), nil,
+			"172.16.0.9 > 192.168.0.1:30080", "forward packet snat " + both + "all ExternalIP"},
+		{"a shadowed row is never the answer (R27)",
+			candidate(node, service(everywhere, func(s *Service) { s.ExternalIPs = addrs("203.0.113.1") }), pods), nil,
+			"172.16.0.9 > 203.0.113.1:80", "forward packet snat " + both + "all LoadBalancer"},
+
+		// Source ranges.
+		{"a client in range is forwarded (R22)", candidate(node, service(everywhere, ranges("172.16.0.0/16")), pods), nil, "172.16.0.9 > 203.0.113.1:80", "forward packet snat " + both + "all LoadBalancer"},
+		{"a client out of range is dropped (R22)", candidate(node, service(everywhere, ranges("172.17.0.0/16")), pods), nil, "172.16.0.9 > 203.0.113.1:80", "drop packet | default/web all LoadBalancer"},
+		{"pods are held to the ranges too (R22)", candidate(node, service(everywhere, ranges("172.17.0.0/16")), pods), nil, "10.0.7.7 > 203.0.113.1:80", "drop socket | default/web all LoadBalancer"},
+		{"the node is held to the ranges too (R22)", candidate(node, service(everywhere, ranges("172.17.0.0/16")), pods), nil, "192.168.0.1 > 203.0.113.1:80", "drop socket | default/web all LoadBalancer"},
+		{"ranges do not hold on NodePorts (R22)", candidate(node, service(everywhere, ranges("172.17.0.0/16")), pods), nil, "172.16.0.9 > 192.168.0.1:30080", "forward packet snat " + both + "all NodePort"},
+		{"ranges do not hold on ClusterIPs (R22)", candidate(node, service(everywhere, ranges("172.17.0.0/16")), pods), nil, "172.16.0.9 > 10.96.0.1:80", "forward packet snat " + both + "all ClusterIP"},
+		{"the VIP itself is in range where this node is (R22)", candidate(node, service(everywhere, ranges("192.168.0.0/24")), pods), nil, "203.0.113.1 > 203.0.113.1:80", "forward packet snat " + both + "all LoadBalancer"},
+		{"the VIP itself is out of range where this node is (R22)", candidate(node, service(everywhere, ranges("192.168.1.0/24")), pods), nil, "203.0.113.1 > 203.0.113.1:80", "drop packet | default/web all LoadBalancer"},
+		{"ranges are asked before endpoints (R13, R22)", candidate(node, service(everywhere, ranges("172.17.0.0/16"))), nil, "172.16.0.9 > 203.0.113.1:80", "drop packet | default/web all LoadBalancer"},
+
+		// Hairpin and SCTP.
+		{"a pod that may meet itself keeps its address towards others (R37)", cluster, nil, "10.0.1.1 > 10.96.0.1:80", "forward socket " + both + "all ClusterIP"},
+		{"a pod that meets nobody but itself is masqueraded (R37)", candidate(node, service(), slice("web-1", ready("10.0.1.1", "n1"))), nil,
+			"10.0.1.1 > 10.96.0.1:80", "forward socket snat 10.0.1.1:8080 | default/web all ClusterIP"},
+		{"SCTP passes: nothing translates it (R28)", candidate(node, service(sctp), pods), nil, "10.0.7.7 > 10.96.0.1:80/SCTP", "pass packet | default/web all ClusterIP"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			v := viewOf(node, c.world)
+			if c.change != nil {
+				c.change(&v)
+			}
+			got := Trace(v, flow(t, c.flow))
+			if text := describeVerdict(got); text != c.want {
+				t.Errorf("%s\n\tgot  %s\n\twant %s\n\tsteps %q", c.flow, text, c.want, got.Steps)
+			}
+		})
+	}
+}
+
+func TestTraceSteps(t *testing.T) {
+	node := &thisNode
+	pods := slice("web-1", ready("10.0.1.1", "n1"))
+	old := named("old", 1, func(s *Service) { s.ExternalIPs, s.AffinitySeconds = addrs("198.51.100.1"), 60 })
+	oldPods := with(pods, func(s *EndpointSlice) { s.Service = "old" })
+	young := named("young", 2, func(s *Service) { s.ClusterIPs, s.ExternalIPs = addrs("10.96.0.2"), addrs("198.51.100.1") })
+	world := []Candidate{candidate(node, old, oldPods), candidate(node, young)}
+
+	for _, c := range []struct {
+		name       string
+		packetPath bool
+		flow       string
+		want       string
+	}{
+		{
+			"every fact names the object or the flag it is known from", true, "10.0.1.1 > 198.51.100.1:80",
+			`source: 10.0.1.1 is a pod of this node (--cluster-cidr 10.0.0.0/16)
+path: the connection begins on this node, so its socket translates it (Node n1)
+frontend: 198.51.100.1:80/TCP is its ExternalIP, for internal and external traffic (Service default/old)
+frontend: it claims 198.51.100.1:80/TCP as its ExternalIP too, but that is held by default/old (Service default/young)
+backends: 1 candidate: ready (EndpointSlice default/web-1)
+affinity: a client that came within the last 60 s goes to the backend it had (Service default/old)
+snat: the source address becomes this node's: externalTrafficPolicy is Cluster (Service default/old)`,
+		}, {
+			"where the wire is not served, a step says so", false, "172.16.0.9 > 10.96.0.2:80",
+			`source: 172.16.0.9 is outside: neither an address of this node nor inside a cluster CIDR (--cluster-cidr)
+path: the connection arrives on the wire, so its packets are translated (Node n1)
+path: this agent serves no packet path: what follows holds once it does, and until then the packets go untranslated (Node n1)
+frontend: 10.96.0.2:80/TCP is its ClusterIP, for internal and external traffic (Service default/young)
+verdict: no EndpointSlice holds an endpoint for this port (Service default/young)`,
+		}, {
+			"a target of no Service says what was looked for", true, "172.16.0.9 > 192.168.0.1:81",
+			`source: 172.16.0.9 is outside: neither an address of this node nor inside a cluster CIDR (--cluster-cidr)
+path: the connection arrives on the wire, so its packets are translated (Node n1)
+frontend: no Service has 192.168.0.1:81/TCP, and no NodePort is 81/TCP (Node n1)`,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			v := viewOf(node, world...)
+			v.PacketPath = c.packetPath
+			var lines []string
+			for _, s := range Trace(v, flow(t, c.flow)).Steps {
+				lines = append(lines, fmt.Sprintf("%s: %s (%s)", s.Stage, s.Fact, s.Source))
+			}
+			if got := strings.Join(lines, "\n"); got != c.want {
+				t.Errorf("got:\n%s\nwant:\n%s", got, c.want)
+			}
+		})
+	}
+
+	t.Run("a step names a few slices and counts the rest", func(t *testing.T) {
+		var in []*EndpointSlice
+		for i := range 5 {
+			in = append(in, slice(fmt.Sprintf("web-%d", i), ready(fmt.Sprintf("10.0.1.%d", i+1), "n1")))
+		}
+		v := Trace(viewOf(node, candidate(node, service(), in...)), flow(t, "172.16.0.9 > 10.96.0.1:80"))
+		const want = "EndpointSlice default/web-0, EndpointSlice default/web-1, EndpointSlice default/web-2, 2 more"
+		if !slices.Contains(v.Steps, Step{"backends", "5 candidates: each ready", want}) {
+			t.Errorf("no such step: %q", v.Steps)
+		}
+	})
+}
+
+func TestTraceProperties(t *testing.T) {
+	genFlow := rapid.Custom(func(t *rapid.T) Flow {
+		return Flow{
+			rapid.SampledFrom(addrs("10.0.0.1", "10.96.0.1", "172.16.0.9", "127.0.0.1", "fd00::1", "fd96::1", "::1")).Draw(t, "from"),
+			netip.AddrPortFrom(rapid.SampledFrom(addrs("10.96.0.1", "10.96.0.2", "fd96::1", "fd96::2", "127.0.0.1", "0.0.0.0", "::")).Draw(t, "to"), genNumber.Draw(t, "port")),
+			genProtocol.Draw(t, "protocol"),
+		}
+	})
+	t.Run("a verdict agrees with its row, and the row is held", rapid.MakeCheck(func(t *rapid.T) {
+		world, f := genWorld.Draw(t, "world"), genFlow.Draw(t, "flow")
+		node := &Node{Name: "a", Zone: "a", Addresses: addrs("10.96.0.1", "fd96::1")}
+		v := Trace(viewOf(node, world...), f)
+		if len(v.Steps) == 0 {
+			t.Errorf("no step explains %v", v.Outcome)
+		}
+		if forwards := v.Outcome == OutcomeForward; forwards != (len(v.Candidates) > 0) || v.SNAT && !forwards {
+			t.Errorf("%s", describeVerdict(v))
+		}
+		if v.Row == nil {
+			if v.Outcome != OutcomePass {
+				t.Errorf("%v without a row", v.Outcome)
+			}
+			return
+		}
+		if v.Row.Claim.Shadowed != "" {
+			t.Errorf("the answer is shadowed by %s", v.Row.Claim.Shadowed)
+		}
+		wanted := map[Action][]Outcome{
+			ActionForward:     {OutcomeForward, OutcomeDrop}, // dropped by source ranges
+			ActionReject:      {OutcomeReject, OutcomeDrop},
+			ActionDrop:        {OutcomeDrop},
+			ActionUnsupported: {OutcomePass},
+		}[v.Row.Set.Action]
+		for _, o := range wanted {
+			if o == v.Outcome && (o != OutcomeDrop || v.Row.Set.Action == ActionDrop || len(v.Row.Set.SourceRanges) > 0) {
+				return
+			}
+		}
+		t.Errorf("the row says %v, the verdict is %v", v.Row.Set.Action, v.Outcome)
+	}))
+}
