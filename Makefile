@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+
+SHELL := /bin/bash -o pipefail
+.DEFAULT_GOAL := build
+
+# Where Go installs itself, for shells of root that do not know it.
+export PATH := $(PATH):/usr/local/go/bin:/usr/sbin:/sbin
+export LC_ALL := C.UTF-8
+
+ifeq ($(shell command -v go),)
+$(error Go is missing: install the version that go.mod names from https://go.dev/dl)
+endif
+
+# Tests and demo load programs into the kernel and make network namespaces.
+NEED_ROOT := $(filter test demo,$(MAKECMDGOALS))
+ifneq ($(NEED_ROOT),)
+ifneq ($(shell id -u),0)
+$(error `make $(firstword $(NEED_ROOT))` runs as root: try `sudo make $(firstword $(NEED_ROOT))`)
+endif
+endif
+
+# The version in the binary comes from git, where git will speak: it refuses
+# root in another user's checkout.
+VCS := $(shell git status >/dev/null 2>&1 && echo true || echo false)
+
+# Packages whose tests touch neither kernel nor API server run a second time
+# under the race detector.
+PURE = $(shell go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./internal/... \
+	| grep -v -e /internal/datapath -e /test/ | cut -d' ' -f1)
+
+DATAPATH := internal/datapath
+GENERATED := bpf/*.c bpf/*.h generate.go *_bpfel.go *_bpfel.o
+
+.PHONY: build
+build: ## build bin/fairlead
+	CGO_ENABLED=0 go build -buildvcs=$(VCS) -trimpath -o bin/fairlead ./cmd/fairlead
+
+.PHONY: test
+test: deps components lint ## run every test (root; the first run builds a Kubernetes API server)
+	go test -p 2 -timeout 10m ./...
+	go test -p 2 -timeout 10m -race $(PURE)
+
+.PHONY: lint
+lint: ## check format, vet, and that the eBPF objects are those of the sources
+	@files=$$(gofmt -l .); [ -z "$$files" ] || { echo "not formatted (gofmt -w):" $$files >&2; exit 1; }
+	go vet ./...
+	@cd $(DATAPATH) && sha256sum $(GENERATED) | cmp -s - bpf/SHA256SUMS \
+		|| { echo "eBPF sources and objects differ from the last generation: run \`make generate\`" >&2; exit 1; }
+
+.PHONY: demo
+demo: build ## show what Fairlead does, on this machine (root)
+	bin/fairlead demo
+
+.PHONY: bench
+bench: ## run the benchmarks
+	go test -run '^$$' -bench . -benchmem ./internal/...
+
+.PHONY: generate
+generate: ## compile the eBPF programs (clang; only after a change of the C sources)
+	hack/install-missing clang=clang llvm-strip=llvm /usr/include/bpf/bpf_helpers.h=libbpf-dev
+	cd $(DATAPATH) && BPF_INCLUDES="-idirafter /usr/include/$$(uname -m)-linux-gnu" go generate ./...
+	cd $(DATAPATH) && sha256sum $(GENERATED) > bpf/SHA256SUMS
+
+.PHONY: components
+components: ## build etcd, kube-apiserver and kubectl for the tests, once
+	test/components/build.sh
+
+.PHONY: deps
+deps: ## install what the tests need of the machine, if it is missing
+	hack/install-missing gcc=gcc /usr/include/stdlib.h=libc6-dev
+
+.PHONY: clean
+clean: ## remove what was built here (not the cache of test components)
+	rm -rf bin
+
+.PHONY: help
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
