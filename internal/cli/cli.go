@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cli is the command line: it reads flags, asks the rooms that know,
+// and prints what they answer.
+//
+// What a command decides, another package decides for it. Nothing here knows
+// how Services work, talks to the kernel, or is imported by anything but main.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+// The exit statuses of every command.
+const (
+	exitFine     = 0
+	exitFindings = 1
+	exitFailed   = 2
+)
+
+// errFindings ends a command that ran and found something. What it found has
+// been printed, so the error has no words.
+var errFindings = errors.New("findings")
+
+// env is what a command may touch of the world around it.
+type env struct {
+	in       io.Reader
+	out, err io.Writer
+	colour   bool
+}
+
+// Main runs the command line argv and returns the exit status: 0 fine, 1
+// findings or drift, 2 could not run.
+func Main(ctx context.Context, argv []string, in io.Reader, out, errOut io.Writer) int {
+	root := newRoot(displayName(argv), &env{in, out, errOut, isTerminal(out) && os.Getenv("NO_COLOR") == ""})
+	root.SetArgs(argv[1:])
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitFine
+	}
+	if errors.Is(err, errFindings) {
+		return exitFindings
+	}
+	fmt.Fprintf(errOut, "fairlead: %s\n", oneLine(err))
+	return exitFailed
+}
+
+// displayName is how the user called the program: a kubectl plugin is called
+// as a word of kubectl.
+func displayName(argv []string) string {
+	if strings.HasPrefix(filepath.Base(argv[0]), "kubectl-") {
+		return "kubectl fairlead"
+	}
+	return "fairlead"
+}
+
+func isTerminal(out io.Writer) bool {
+	file, ok := out.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+// oneLine folds an error that some library wrote in several lines.
+func oneLine(err error) string {
+	lines := strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' })
+	for i := range lines {
+		lines[i] = strings.TrimSpace(lines[i])
+	}
+	return strings.Join(lines, "; ")
+}
+
+func newRoot(name string, e *env) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "fairlead",
+		Short: "A Service proxy that explains itself",
+		Long: `Fairlead serves the Services of a Kubernetes node with eBPF, with any CNI, and
+says for every Service address what each layer believes and why.
+
+Exit status: 0 fine, 1 findings or drift, 2 could not run.`,
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: name},
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		// Suggestions would make an error of several lines.
+		DisableSuggestions: true,
+		Args:               cobra.NoArgs,
+		RunE:               func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetIn(e.in)
+	root.SetOut(e.out)
+	root.SetErr(e.err)
+	root.AddCommand(
+		newStatus(e),
+		newGet(e),
+		newCompile(e),
+		newTrace(e),
+		newDiff(e),
+		newExplain(e),
+		newMonitor(e),
+		newVersion(e),
+	)
+	return root
+}
+
+// examples indents the lines of a command's examples as cobra prints them, and
+// calls the program as the user did.
+func examples(lines ...string) string { return "  " + strings.Join(lines, "\n  ") }

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"github.com/spf13/cobra"
+)
+
+func newCompile(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "compile -f FILE... --node-name NAME",
+		Short: "Show the frontends that objects in files ask for, on a node",
+		Long: `Compile Services and EndpointSlices from files to the frontends that a node
+would serve. It asks no agent, no API server and no kernel.
+
+A Node object of that name in the files gives the zone and the addresses, unless
+flags do. Objects that cannot be read are named on stderr; the others are shown,
+and the exit status is 1.`,
+		Example: examples(
+			"fairlead compile -f examples/clusterip.yaml --node-name n1",
+			"fairlead compile -f services.yaml,slices.yaml --node-name n1 --node-label topology.kubernetes.io/zone=a --node-ip 192.0.2.11",
+			"kubectl get services,endpointslices,nodes -A -o yaml | fairlead compile -f - --node-name n1 -o json"),
+		Args: cobra.NoArgs,
+	}
+	objects, output := addObjectFlags(cmd), outputFlag(cmd, "json", "yaml", "wide")
+	cmd.RunE = func(*cobra.Command, []string) error {
+		w, err := objects.read(e)
+		if err != nil {
+			return err
+		}
+		rows := w.frontends()
+		if output.data() {
+			err = e.printData(output, rows)
+		} else {
+			err = e.printTable(output, frontendTable(rows, false, output.wide()))
+		}
+		if err != nil {
+			return err
+		}
+		return e.report(w.problems)
+	}
+	return cmd
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fairlead-io/fairlead/internal/api"
+	"github.com/fairlead-io/fairlead/internal/drift"
+	"github.com/fairlead-io/fairlead/internal/reflector"
+)
+
+// layers are the layers within reach; one that is not is nil.
+type layers struct {
+	api    func(context.Context) ([]api.Frontend, error)
+	tables func(context.Context) ([]api.Frontend, error)
+	kernel func() (api.Kernel, error)
+	// apiMayFail: the agent reads the API for us, and need not reach it.
+	apiMayFail bool
+	failed     string // why the API is not compared after all
+	problems   []reflector.Problem
+}
+
+// reach finds the layers.
+func (e *env) reach(ctx context.Context, d *diffFlags) (*layers, error) {
+	l := &layers{}
+	client := api.NewClient(*d.socket)
+	status, agentErr := client.Status(ctx)
+	if agentErr != nil && !errors.Is(agentErr, api.ErrNoAgent) {
+		return nil, agentErr
+	}
+	if agentErr == nil {
+		d.objects.nodeFrom(status)
+		l.tables = client.Frontends
+	}
+	if err := l.reachAPI(e, d); err != nil {
+		return nil, err
+	}
+	if l.api == nil && agentErr == nil {
+		l.api, l.apiMayFail = client.Desired, true
+	}
+	_, kernelErr := readKernel(*d.pinPath)
+	if kernelErr == nil {
+		l.kernel = func() (api.Kernel, error) { return readKernel(*d.pinPath) }
+	}
+	if len(l.names()) >= 2 {
+		return l, nil
+	}
+	return nil, tooFew(l, agentErr, kernelErr)
+}
+
+func tooFew(l *layers, agentErr, kernelErr error) error {
+	var missing []string
+	if l.api == nil {
+		missing = append(missing, "api: give -f FILE or --kubeconfig FILE")
+	}
+	if agentErr != nil {
+		missing = append(missing, "tables: "+agentErr.Error())
+	}
+	if kernelErr != nil {
+		missing = append(missing, "kernel: "+kernelErr.Error())
+	}
+	return fmt.Errorf("diff needs two of api, tables and kernel; %s", strings.Join(missing, "; "))
+}
+
+// nodeFrom takes from the agent what the flags do not say of the node.
+func (o *objectFlags) nodeFrom(status api.Status) {
+	if o.nodeName != "" && o.nodeName != status.Node {
+		return
+	}
+	o.nodeName = status.Node
+	if _, given := o.nodeLabels[zoneLabel]; !given && status.Zone != "" {
+		o.nodeLabels = map[string]string{zoneLabel: status.Zone}
+	}
+	if len(o.nodeIPs.values) > 0 {
+		return
+	}
+	for _, text := range status.NodeAddresses {
+		if address, err := netip.ParseAddr(text); err == nil {
+			o.nodeIPs.values = append(o.nodeIPs.values, address)
+		}
+	}
+}
+
+// reachAPI finds the API where the flags say it is, if they do.
+func (l *layers) reachAPI(e *env, d *diffFlags) error {
+	if d.objects.given() {
+		w, err := d.objects.read(e)
+		rows := w.frontends()
+		l.problems = w.problems
+		l.api = func(context.Context) ([]api.Frontend, error) { return rows, nil }
+		return err
+	}
+	if d.kubeconfig == "" {
+		return nil
+	}
+	source, err := d.source()
+	l.api = func(ctx context.Context) ([]api.Frontend, error) {
+		objects, problems, err := source.List(ctx)
+		if err != nil {
+			return nil, err
+		}
+		l.problems = problems
+		w, err := d.objects.compile(objects, problems)
+		return w.frontends(), err
+	}
+	return err
+}
+
+func (d *diffFlags) source() (reflector.Source, error) {
+	if err := d.objects.needNode(); err != nil {
+		return nil, err
+	}
+	config, err := reflector.RESTConfig(d.kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	return reflector.NewKubernetes(config, d.objects.nodeName, slog.New(slog.DiscardHandler))
+}
+
+// names are the layers that are compared, in order.
+func (l *layers) names() []string {
+	names := []string{}
+	if l.api != nil {
+		names = append(names, drift.LayerAPI)
+	}
+	if l.tables != nil {
+		names = append(names, drift.LayerTables)
+	}
+	if l.kernel != nil {
+		names = append(names, drift.LayerKernel)
+	}
+	return names
+}
+
+const (
+	settleTime = time.Second
+	settleStep = 100 * time.Millisecond
+)
+
+// drift compares the layers. While an agent works they are never read at one
+// moment, so only what every reading finds for a second is drift.
+func (l *layers) drift(ctx context.Context) ([]api.Drift, int, error) {
+	found, frontends, err := l.compare(ctx)
+	for end := time.Now().Add(settleTime); err == nil && len(found) > 0 && l.tables != nil && time.Now().Before(end); {
+		if err := pause(ctx, settleStep); err != nil {
+			return nil, 0, err
+		}
+		var again []api.Drift
+		again, frontends, err = l.compare(ctx)
+		found = keep(found, func(d api.Drift) bool { return slices.Contains(again, d) })
+	}
+	return found, frontends, err
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("compare: %w", ctx.Err())
+	}
+}
+
+// compare reads every layer once and compares neighbours.
+func (l *layers) compare(ctx context.Context) ([]api.Drift, int, error) {
+	found, rows, left := []api.Drift{}, []api.Frontend(nil), ""
+	if l.api != nil {
+		wanted, err := l.api(ctx)
+		if err := l.spare(err); err != nil {
+			return nil, 0, err
+		}
+		if err == nil {
+			rows, left = wanted, drift.LayerAPI
+		}
+	}
+	if l.tables != nil {
+		have, err := l.tables(ctx)
+		if err != nil {
+			return nil, 0, err
+		}
+		if left != "" {
+			found = append(found, drift.Rows(rows, have)...)
+		}
+		rows, left = have, drift.LayerTables
+	}
+	if l.kernel != nil {
+		kernel, err := l.kernel()
+		if err != nil {
+			return nil, 0, err
+		}
+		found = append(found, drift.Left(left, drift.Kernel(rows, kernel))...)
+	}
+	return found, len(rows), nil
+}
+
+// spare gives up on the API if that failed and the other layers are enough: a
+// node must be able to compare without it.
+func (l *layers) spare(err error) error {
+	if err == nil || !l.apiMayFail || l.kernel == nil {
+		return err
+	}
+	l.api, l.failed = nil, "the API is not compared: "+err.Error()
+	return nil
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fairlead-io/fairlead/internal/api"
+	"github.com/fairlead-io/fairlead/internal/model"
+	"github.com/fairlead-io/fairlead/internal/reflector"
+)
+
+// zoneLabel is the node label that topology reads (R15).
+const zoneLabel = "topology.kubernetes.io/zone"
+
+// objectFlags name objects in files and the node to look at them from.
+type objectFlags struct {
+	files            []string
+	nodeName         string
+	nodeLabels       map[string]string
+	nodeIPs          list[netip.Addr]
+	disableExternal  bool
+	allowNodeAddress bool
+	names            []string // of the flags, to say which one lacks -f
+}
+
+func addObjectFlags(cmd *cobra.Command) *objectFlags {
+	o := &objectFlags{nodeIPs: list[netip.Addr]{kind: "IP", parse: canonical}}
+	flags := cmd.Flags()
+	flags.StringSliceVarP(&o.files, "filename", "f", nil, "`FILE` of Services, EndpointSlices and Nodes, YAML or JSON; a folder, or - for stdin; repeatable")
+	flags.StringVar(&o.nodeName, "node-name", "", "`NAME` of the node to look from")
+	flags.StringToStringVar(&o.nodeLabels, "node-label", nil, "label of the node, `KEY=VALUE`; "+zoneLabel+" matters; repeatable")
+	flags.Var(&o.nodeIPs, "node-ip", "address of the node; repeatable")
+	flags.BoolVar(&o.disableExternal, "disable-external-ips", false, "leave externalIPs out")
+	flags.BoolVar(&o.allowNodeAddress, "allow-node-address-claims", false, "let a VIP or externalIP take a port on which the node listens")
+	o.names = []string{"node-name", "node-label", "node-ip", "disable-external-ips", "allow-node-address-claims"}
+	return o
+}
+
+// given says whether the objects come from files.
+func (o *objectFlags) given() bool { return len(o.files) > 0 }
+
+// refuseWithoutFiles keeps a flag from having no effect in silence.
+func (o *objectFlags) refuseWithoutFiles(cmd *cobra.Command, more ...string) error {
+	for _, name := range slices.Concat(o.names, more) {
+		if cmd.Flags().Changed(name) {
+			return fmt.Errorf("--%s is for objects from files: give -f too", name)
+		}
+	}
+	return nil
+}
+
+func (o *objectFlags) options() model.Options {
+	return model.Options{
+		ProxyName:              model.DefaultProxyName,
+		DisableExternalIPs:     o.disableExternal,
+		AllowNodeAddressClaims: o.allowNodeAddress,
+	}
+}
+
+// world is what objects ask for on a node.
+type world struct {
+	node     model.Node
+	resolved []model.Candidate
+	problems []reflector.Problem
+}
+
+// read compiles the files for the node that the flags name.
+func (o *objectFlags) read(e *env) (world, error) {
+	if !o.given() {
+		return world{}, errors.New("no objects: name files with -f (- is stdin)")
+	}
+	if err := o.needNode(); err != nil {
+		return world{}, err
+	}
+	objects, problems, err := reflector.ReadFiles(o.files, e.in)
+	if err != nil {
+		return world{}, err
+	}
+	return o.compile(objects, problems)
+}
+
+func (o *objectFlags) needNode() error {
+	if o.nodeName == "" {
+		return errors.New("no node: give --node-name, since what a Service asks for depends on the node")
+	}
+	return nil
+}
+
+// compile says what objects ask for on the node that the flags name.
+func (o *objectFlags) compile(objects reflector.Objects, problems []reflector.Problem) (world, error) {
+	node, err := o.node(objects.Nodes)
+	if err != nil {
+		return world{}, err
+	}
+	return world{node, compileAll(objects, node, o.options()), problems}, nil
+}
+
+// node joins what the flags say of the node with its object, if the files hold
+// it. What the flags say holds.
+func (o *objectFlags) node(known []*reflector.Node) (model.Node, error) {
+	node := model.Node{Name: o.nodeName, Zone: o.nodeLabels[zoneLabel], Addresses: o.nodeIPs.values}
+	i := slices.IndexFunc(known, func(n *reflector.Node) bool { return n.Name == o.nodeName })
+	if i < 0 {
+		return node, nil
+	}
+	if _, given := o.nodeLabels[zoneLabel]; !given {
+		node.Zone = known[i].Zone
+	}
+	if len(node.Addresses) > 0 {
+		return node, nil
+	}
+	for _, text := range known[i].Addresses {
+		address, err := canonical(text)
+		if err != nil {
+			return model.Node{}, fmt.Errorf("Node %s: status.addresses: %w", o.nodeName, err)
+		}
+		node.Addresses = append(node.Addresses, address)
+	}
+	return node, nil
+}
+
+// compileAll compiles every Service with its own slices and decides who holds
+// what several claim.
+func compileAll(objects reflector.Objects, node model.Node, options model.Options) []model.Candidate {
+	owned := make(map[model.Name][]*model.EndpointSlice)
+	for _, slice := range objects.Slices {
+		owned[slice.ServiceName()] = append(owned[slice.ServiceName()], slice)
+	}
+	candidates := make([]model.Candidate, len(objects.Services))
+	for i, svc := range objects.Services {
+		candidates[i] = model.Candidate{
+			Contender: model.Contender{Service: svc.Name, Created: svc.CreationTimestamp},
+			Compiled:  model.Compile(svc, owned[svc.Name], &node, &options),
+		}
+	}
+	return model.Resolve(candidates)
+}
+
+// frontends returns the rows of the world in the order of the contract.
+func (w world) frontends() []api.Frontend {
+	rows := []api.Frontend{}
+	for i := range w.resolved {
+		rows = append(rows, api.Frontends(w.resolved[i].Service, &w.resolved[i].Compiled)...)
+	}
+	api.SortFrontends(rows)
+	return rows
+}
+
+// report tells what could not be read, one line each, which is a finding.
+func (e *env) report(problems []reflector.Problem) error {
+	for _, problem := range problems {
+		e.warn("%s", oneLine(problem))
+	}
+	if len(problems) > 0 {
+		return errFindings
+	}
+	return nil
+}
