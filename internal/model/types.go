@@ -314,6 +314,16 @@ func (k SetKey) String() string {
 	return fmt.Sprintf("%s:%s/%s/%s/%s", k.Service, k.PortName, k.Protocol, k.Family, k.Role)
 }
 
+// Compare orders set keys by Service, port name, protocol, family, role.
+func (k SetKey) Compare(o SetKey) int {
+	return cmp.Or(
+		k.Service.Compare(o.Service),
+		cmp.Compare(k.PortName, o.PortName),
+		cmp.Compare(k.Protocol, o.Protocol),
+		cmp.Compare(k.Family, o.Family),
+		cmp.Compare(k.Role, o.Role))
+}
+
 // Set is a backend set: all that decides about a new connection to any
 // frontend that points to it. Backends and Draining are each sorted by address
 // bytes and port, without repeats, and disjoint.

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package reconciler makes the kernel equal to the tables.
+//
+// It follows the rows: the first change at once, what arrives while it writes
+// in the next batch, with no fixed delay. What fails is told to the tables and
+// tried again, later each time, or as soon as room was freed. At intervals it
+// compares everything, and so repairs what anyone else did to the maps.
+//
+// It knows rows and sets, not Services: all that depends on Service semantics
+// was decided by the model.
+package reconciler
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/fairlead-io/fairlead/internal/datapath"
+	"github.com/fairlead-io/fairlead/internal/model"
+	"github.com/fairlead-io/fairlead/internal/tables"
+)
+
+// Datapath is what the reconciler writes to. Every method is idempotent:
+// writing what is there already writes nothing, deleting what is missing is no
+// error. What failed may be tried again.
+type Datapath interface {
+	NewOwner() uint32
+	ClaimOwner(model.SetKey) (uint32, bool)
+	CreateSet(k model.SetKey, owner uint32) (datapath.SetID, error)
+	Publish(id datapath.SetID, s *model.Set) (changed bool, err error)
+	ReleaseSet(id datapath.SetID) error
+	InsertFrontends([]datapath.Frontend) []error
+	DeleteFrontends([]datapath.Frontend) error
+	// Prune removes what a predecessor left and nobody asked for since.
+	Prune() (deleted int, err error)
+	CompareFrontends() (repaired int, err error)
+	// Reclaimed signals that room was freed.
+	Reclaimed() <-chan struct{}
+}
+
+// Config is what a Reconciler is made of.
+type Config struct {
+	Tables   *tables.Tables
+	Datapath Datapath
+	Log      *slog.Logger
+	// CompareInterval is the time between full comparisons.
+	CompareInterval time.Duration
+	// Filled is called once, when everything of the first lists was tried and
+	// the predecessor's leavings are pruned: now the programs may be attached.
+	// An error is retried.
+	Filled func() error
+}
+
+// Stats counts what the reconciler did. Its fields may be read at any time.
+type Stats struct {
+	Repaired     atomic.Uint64 // entries that someone else had changed
+	LastCompared atomic.Int64  // nanoseconds since 1970
+	Filled       atomic.Bool
+}
+
+// The delays between tries of what failed.
+const (
+	firstRetry = 100 * time.Millisecond
+	lastRetry  = 30 * time.Second
+)
+
+// Reconciler is used by one goroutine, but for Stats.
+type Reconciler struct {
+	cfg     Config
+	changes *tables.Changes
+	Stats   Stats
+
+	written  map[model.Name]*written
+	failed   map[model.Name]struct{} // to be tried again
+	deletes  []datapath.Frontend     // so are these
+	release  []datapath.SetID        // and these, after them
+	retry    time.Duration
+	pruned   bool
+	revision uint64
+}
+
+// written is what the kernel holds of a Service.
+type written struct {
+	row  *tables.Service // desired, as tried last
+	sets []set           // sorted by key
+	// frontends are those inserted, in the order of the row's claims.
+	frontends []datapath.Frontend
+}
+
+type set struct {
+	key   model.SetKey
+	id    datapath.SetID
+	owner uint32
+	// published is false until the set's first publication went well. No
+	// frontend may point to it before.
+	published bool
+}
+
+// New returns a reconciler that will follow the tables from the beginning.
+func New(cfg Config) (*Reconciler, error) {
+	changes, err := cfg.Tables.Follow()
+	if err != nil {
+		return nil, err
+	}
+	return &Reconciler{
+		cfg: cfg, changes: changes,
+		written: map[model.Name]*written{},
+		failed:  map[model.Name]struct{}{},
+		retry:   firstRetry,
+	}, nil
+}
+
+// Run reconciles until ctx ends. The kernel keeps what it holds then.
+func (r *Reconciler) Run(ctx context.Context) {
+	compare := time.NewTicker(r.cfg.CompareInterval)
+	defer compare.Stop()
+	retry := time.NewTimer(time.Hour)
+	defer retry.Stop()
+	for {
+		more := r.Step()
+		if r.unfinished() {
+			retry.Reset(r.retry)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-more:
+		case <-compare.C:
+			r.Compare()
+		case <-r.cfg.Datapath.Reclaimed():
+			if len(r.failed) > 0 {
+				r.tryAgain()
+			}
+		case <-retry.C:
+			r.retry = min(2*r.retry, lastRetry)
+			r.tryAgain()
+		}
+	}
+}
+
+func (r *Reconciler) unfinished() bool {
+	return len(r.failed) > 0 || len(r.deletes) > 0 || r.pruned && !r.Stats.Filled.Load()
+}
+
+// Step writes all changes that are there now, and returns a channel that is
+// closed when there are more.
+func (r *Reconciler) Step() <-chan struct{} {
+	for {
+		changes, revision, complete, more := r.changes.Next()
+		if len(changes) > 0 {
+			r.revision = revision
+			r.apply(changes)
+			continue
+		}
+		if complete {
+			r.finish()
+		}
+		return more
+	}
+}
+
+// finish runs once everything of the first fill was tried.
+func (r *Reconciler) finish() {
+	if r.Stats.Filled.Load() {
+		return
+	}
+	if !r.pruned {
+		deleted, err := r.cfg.Datapath.Prune()
+		if err != nil {
+			r.cfg.Log.Error("what an earlier agent left could not be removed, will try again", "error", err)
+		} else if deleted > 0 {
+			r.cfg.Log.Info("removed frontends that an earlier agent left and no Service claims", "frontends", deleted)
+		}
+		r.pruned = true
+	}
+	if err := r.cfg.Filled(); err != nil {
+		r.cfg.Log.Error("the programs could not be attached, will try again", "error", err, "in", r.retry)
+		return
+	}
+	r.Stats.Filled.Store(true)
+}
+
+// tryAgain writes the Services that failed.
+func (r *Reconciler) tryAgain() {
+	changes := make([]tables.Change, 0, len(r.failed))
+	for name := range r.failed {
+		changes = append(changes, tables.Change{Row: r.written[name].row})
+	}
+	if len(changes) > 0 || len(r.deletes) > 0 {
+		r.apply(changes)
+	}
+	if len(r.failed) == 0 && len(r.deletes) == 0 {
+		r.retry = firstRetry
+	}
+}
+
+// Compare looks at everything the kernel holds and repairs what differs.
+func (r *Reconciler) Compare() {
+	repaired, err := r.cfg.Datapath.CompareFrontends()
+	if err != nil {
+		r.cfg.Log.Error("the frontends in the kernel could not be compared", "error", err)
+	}
+	for name, w := range r.written {
+		if _, failed := r.failed[name]; failed {
+			continue
+		}
+		n, err := r.compareSets(w)
+		repaired += n
+		if err != nil {
+			r.failed[name] = struct{}{}
+			r.cfg.Log.Error("a backend set could not be repaired, will try again", "service", name, "error", err)
+		}
+	}
+	if repaired > 0 {
+		r.Stats.Repaired.Add(uint64(repaired))
+		r.cfg.Log.Warn("repaired entries of the kernel's maps that someone else had changed", "entries", repaired)
+	}
+	r.Stats.LastCompared.Store(time.Now().UnixNano())
+}
+
+func (r *Reconciler) compareSets(w *written) (repaired int, err error) {
+	for i := range w.sets {
+		desired := findSet(w.row.Compiled.Sets, w.sets[i].key)
+		if desired == nil {
+			continue
+		}
+		changed, err := r.cfg.Datapath.Publish(w.sets[i].id, desired)
+		if err != nil {
+			return repaired, fmt.Errorf("publish %s: %w", desired.Key, err)
+		}
+		if changed {
+			repaired++
+		}
+	}
+	return repaired, nil
+}

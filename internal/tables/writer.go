@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tables
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fairlead-io/fairlead/internal/model"
+	"github.com/fairlead-io/fairlead/internal/reflector"
+)
+
+// Writer turns events into rows. It is the reflector's Handler: events are
+// queued as they come, and a single goroutine, Run, compiles what they touch.
+// What arrives while it works is taken together in the next round, so the
+// first event is never delayed and a flood is never compiled twice over.
+type Writer struct {
+	tables  *Tables
+	options model.Options
+	now     func() time.Time
+
+	mu      sync.Mutex // guards the queue and what sources say
+	queue   []reflector.Event
+	node    *model.Node // a new node to be taken, or nil
+	sources [3]sourceState
+	problem []reflector.Problem
+	wake    chan struct{}
+
+	// Owned by Run from here on.
+	current   model.Node
+	inputs    map[model.Name]*input
+	owners    map[model.Name]*input // of each slice
+	objects   int                   // inputs that have an object
+	contest   contest
+	touched   []*input
+	completed bool
+}
+
+// input is what is known of a Service: the object may be missing while slices
+// are there, and the other way round.
+type input struct {
+	name   model.Name
+	object *model.Service
+	slices []*model.EndpointSlice
+	row    *Service // as committed last; nil without an object
+
+	// contender is how the Service entered the contest last.
+	contender model.Contender
+
+	touched bool
+	causes  []Cause
+	own     model.Compiled // compiled in this round
+}
+
+type sourceState struct {
+	listed bool
+	stale  error
+	since  time.Time
+	count  int
+}
+
+// NewWriter returns the writer of t. There must be one only.
+func NewWriter(t *Tables, node model.Node, options model.Options) *Writer {
+	return &Writer{
+		tables: t, options: options, now: time.Now, current: node,
+		wake:   make(chan struct{}, 1),
+		inputs: map[model.Name]*input{}, owners: map[model.Name]*input{}, contest: newContest(),
+	}
+}
+
+// Events queues events.
+func (w *Writer) Events(events []reflector.Event) {
+	w.mu.Lock()
+	w.queue = append(w.queue, events...)
+	w.mu.Unlock()
+	w.signal()
+}
+
+// Listed notes that a kind is complete. Rows are made only once Services and
+// EndpointSlices both are (R33), and the node was heard of or cannot be.
+func (w *Writer) Listed(k reflector.Kind) {
+	w.mu.Lock()
+	w.sources[k].listed, w.sources[k].since = true, w.now()
+	w.mu.Unlock()
+	w.signal()
+}
+
+// Stale notes that a kind cannot be followed, or can again. Rows stay (R31).
+func (w *Writer) Stale(k reflector.Kind, err error) {
+	w.mu.Lock()
+	if (w.sources[k].stale == nil) != (err == nil) {
+		w.sources[k].since = w.now()
+	}
+	w.sources[k].stale = err
+	w.mu.Unlock()
+	w.signal()
+}
+
+// Problems replaces the list of what cannot be read.
+func (w *Writer) Problems(p []reflector.Problem) {
+	w.mu.Lock()
+	w.problem = slices.Clone(p)
+	w.mu.Unlock()
+}
+
+// SetNode takes a new picture of this node; what depends on it is compiled
+// again (R17).
+func (w *Writer) SetNode(n model.Node) {
+	w.mu.Lock()
+	w.node = &n
+	w.mu.Unlock()
+	w.signal()
+}
+
+func (w *Writer) signal() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// SourceState is what a source says of one kind.
+type SourceState struct {
+	Kind   reflector.Kind
+	Listed bool
+	Stale  error
+	Since  time.Time
+	Count  int // objects
+}
+
+// Sources returns the state of each kind, and what cannot be read.
+func (w *Writer) Sources() ([]SourceState, []reflector.Problem) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	states := make([]SourceState, len(w.sources))
+	for i, s := range w.sources {
+		states[i] = SourceState{reflector.Kind(i), s.listed, s.stale, s.since, s.count}
+	}
+	return states, slices.Clone(w.problem)
+}
+
+// Run compiles until ctx ends.
+func (w *Writer) Run(ctx context.Context) {
+	for {
+		w.Flush()
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.wake:
+		}
+	}
+}
+
+// Flush takes everything that is queued now. Only Run, or a caller without a
+// Run, may call it.
+func (w *Writer) Flush() {
+	events, node, ready := w.take()
+	if !ready {
+		return
+	}
+	for i := range events {
+		w.note(&events[i])
+	}
+	if node != nil && !sameNode(node, &w.current) {
+		w.current = *node
+		w.touchAll()
+	}
+	w.count()
+	w.commit()
+}
+
+// take empties the queue, unless the first lists are not complete yet.
+func (w *Writer) take() (events []reflector.Event, node *model.Node, ready bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	service, slice, n := w.sources[reflector.KindService], w.sources[reflector.KindEndpointSlice], w.sources[reflector.KindNode]
+	if !service.listed || !slice.listed || !n.listed && n.stale == nil {
+		return nil, nil, false
+	}
+	events, node = w.queue, w.node
+	w.queue, w.node = nil, nil
+	return events, node, true
+}
+
+// note takes one event into the inputs.
+func (w *Writer) note(e *reflector.Event) {
+	cause := Cause{e.Kind, e.Name, e.ResourceVersion, false}
+	switch e.Kind {
+	case reflector.KindService:
+		in := w.input(e.Name)
+		if in.object != nil {
+			w.objects--
+		}
+		if e.Service != nil {
+			w.objects++
+		}
+		in.object = e.Service
+		cause.Deleted = e.Service == nil
+		w.touch(in, cause)
+	case reflector.KindEndpointSlice:
+		w.noteSlice(e, cause)
+	}
+}
+
+// noteSlice moves a slice to the Service it names now; its label may have
+// changed, and a deletion does not say what it was.
+func (w *Writer) noteSlice(e *reflector.Event, cause Cause) {
+	cause.Deleted = e.Slice == nil
+	var next *input
+	if e.Slice != nil {
+		next = w.input(e.Slice.ServiceName())
+	}
+	if was := w.owners[e.Name]; was != nil && was != next {
+		i, _ := findSlice(was.slices, e.Name)
+		// A row may share the array: never write into it.
+		was.slices = append(slices.Clone(was.slices[:i]), was.slices[i+1:]...)
+		delete(w.owners, e.Name)
+		w.touch(was, cause)
+	}
+	if next == nil {
+		return
+	}
+	i, found := findSlice(next.slices, e.Name)
+	s := make([]*model.EndpointSlice, 0, len(next.slices)+1)
+	s = append(append(s, next.slices[:i]...), e.Slice)
+	if found {
+		i++
+	} else {
+		w.owners[e.Name] = next
+	}
+	next.slices = append(s, next.slices[i:]...)
+	w.touch(next, cause)
+}
+
+func findSlice(s []*model.EndpointSlice, name model.Name) (int, bool) {
+	return slices.BinarySearchFunc(s, name, func(s *model.EndpointSlice, n model.Name) int { return s.Name.Compare(n) })
+}
+
+func (w *Writer) input(name model.Name) *input {
+	in, ok := w.inputs[name]
+	if !ok {
+		in = &input{name: name}
+		w.inputs[name] = in
+	}
+	return in
+}
+
+func (w *Writer) touch(in *input, c Cause) {
+	in.causes = append(in.causes, c)
+	if !in.touched {
+		in.touched = true
+		w.touched = append(w.touched, in)
+	}
+}
+
+// touchAll marks every Service, in the order of their names.
+func (w *Writer) touchAll() {
+	cause := Cause{Kind: reflector.KindNode, Name: model.Name{Name: w.current.Name}}
+	all := make([]*input, 0, len(w.inputs))
+	for _, in := range w.inputs {
+		all = append(all, in)
+	}
+	slices.SortFunc(all, func(a, b *input) int { return a.name.Compare(b.name) })
+	for _, in := range all {
+		w.touch(in, cause)
+	}
+}
+
+func (w *Writer) count() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sources[reflector.KindService].count = w.objects
+	w.sources[reflector.KindEndpointSlice].count = len(w.owners)
+	w.sources[reflector.KindNode].count = 1
+}
+
+func sameNode(a, b *model.Node) bool {
+	return a.Name == b.Name && a.Zone == b.Zone && slices.Equal(a.Addresses, b.Addresses) &&
+		slices.EqualFunc(a.Listening, b.Listening, func(x, y model.Listener) bool {
+			return x.Protocol == y.Protocol && x.AddrPort.Compare(y.AddrPort) == 0
+		})
+}
