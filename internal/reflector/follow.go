@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reflector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+)
+
+// errNoAnswer stands for client-go's empty watch, which is what it returns
+// instead of an error when a connection ends early or times out.
+var errNoAnswer = errors.New("the connection timed out or was closed before the API server answered")
+
+// follower keeps one kind in step with the API server by means of client-go's
+// reflector, whose requests it makes itself in order to know how they end.
+type follower struct {
+	resource resource
+	handler  Handler
+	log      *slog.Logger
+
+	mu        sync.Mutex
+	trouble   string // what the handler was last told is wrong; "" = nothing
+	streaming bool   // the list in progress comes through a watch
+}
+
+// run lists and watches until ctx ends.
+func (f *follower) run(ctx context.Context, s *store) {
+	s.synced = f.synced
+	ctx = klog.NewContext(ctx, logr.FromSlogHandler(f.log.Handler()).V(4))
+	r := cache.NewReflectorWithOptions(
+		&cache.ListWatch{
+			ListWithContextFunc:  f.list,
+			WatchFuncWithContext: f.watch,
+		},
+		f.resource.example, s, cache.ReflectorOptions{Name: f.resource.name})
+	var pause backoff
+	for ctx.Err() == nil {
+		began := time.Now()
+		if err := r.ListAndWatchWithContext(ctx); err != nil && !f.stale() {
+			f.failed(ctx, "follow", err)
+		}
+		if time.Since(began) > settled {
+			pause = backoff{}
+		}
+		pause.wait(ctx)
+	}
+}
+
+func (f *follower) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	f.setStreaming(false)
+	list, err := f.resource.list(ctx, options)
+	if err != nil {
+		return nil, f.failed(ctx, "list", err)
+	}
+	return list, nil
+}
+
+// watch opens a watch. An API server that is away or overloaded is waited for
+// here, where the watch goes on from where it was; any other error leads to a
+// new list. An error of a streamed list is not reported, because client-go
+// answers it with a plain list, whose own error tells more.
+func (f *follower) watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	streamed := options.SendInitialEvents != nil && *options.SendInitialEvents
+	f.setStreaming(streamed)
+	var pause backoff
+	for {
+		w, err := f.resource.watch(ctx, options)
+		if err == nil && streamed {
+			return f.observe(ctx, w, true), nil
+		}
+		if err == nil && reflect.TypeOf(w) == reflect.TypeOf(watch.NewEmptyWatch()) {
+			err = errNoAnswer
+		}
+		if err == nil {
+			f.followed()
+			return f.observe(ctx, w, false), nil
+		}
+		if streamed && !away(err) {
+			return nil, err
+		}
+		err = f.failed(ctx, "watch", err)
+		if ctx.Err() != nil || !away(err) {
+			return nil, err
+		}
+		pause.wait(ctx)
+	}
+}
+
+// away says that nobody answered, or that whoever answered asks to be left
+// alone for a while.
+func away(err error) bool {
+	var status apierrors.APIStatus
+	return !errors.As(err, &status) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err)
+}
+
+// synced is called when a list has been passed on. A streamed list proves that
+// the watch is open; after a plain one that is still to be seen.
+func (f *follower) synced() {
+	f.mu.Lock()
+	streaming := f.streaming
+	f.mu.Unlock()
+	if streaming {
+		f.followed()
+	}
+}
+
+func (f *follower) setStreaming(streaming bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.streaming = streaming
+}
+
+func (f *follower) stale() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.trouble != ""
+}
+
+// failed tells the handler that the kind is stale, once per reason, and
+// returns the error that says what was being done.
+func (f *follower) failed(ctx context.Context, verb string, err error) error {
+	err = fmt.Errorf("%s %s: %w", verb, f.resource.name, err)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if ctx.Err() != nil || f.trouble == err.Error() {
+		return err
+	}
+	if f.trouble == "" {
+		f.log.Warn("cannot follow the API server; the last state stays in force while this is retried",
+			"kind", f.resource.kind, "error", err)
+	}
+	f.trouble = err.Error()
+	f.handler.Stale(f.resource.kind, err)
+	return err
+}
+
+func (f *follower) followed() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.trouble == "" {
+		return
+	}
+	f.trouble = ""
+	f.log.Info("following the API server again", "kind", f.resource.kind)
+	f.handler.Stale(f.resource.kind, nil)
+}
+
+// observe passes a watch on and reports the error that ends it: client-go
+// keeps that to itself. While a list still streams in, it is not reported,
+// for the reason given at watch.
+func (f *follower) observe(ctx context.Context, w watch.Interface, listing bool) watch.Interface {
+	o := &observed{Interface: w, events: make(chan watch.Event), stopped: make(chan struct{})}
+	go func() {
+		defer close(o.events)
+		for event := range w.ResultChan() {
+			if event.Type == watch.Error && !listing {
+				_ = f.failed(ctx, "watch", apierrors.FromObject(event.Object))
+			}
+			listing = listing && !endsList(event)
+			select {
+			case o.events <- event:
+			case <-o.stopped:
+				return
+			}
+		}
+	}()
+	return o
+}
+
+func endsList(event watch.Event) bool {
+	m, ok := event.Object.(metav1.ObjectMetaAccessor)
+	return ok && event.Type == watch.Bookmark &&
+		m.GetObjectMeta().GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true"
+}
+
+// observed is a watch whose events pass through follower.observe.
+type observed struct {
+	watch.Interface
+	events  chan watch.Event
+	once    sync.Once
+	stopped chan struct{}
+}
+
+// ResultChan implements watch.Interface.
+func (o *observed) ResultChan() <-chan watch.Event { return o.events }
+
+// Stop implements watch.Interface.
+func (o *observed) Stop() {
+	o.once.Do(func() { close(o.stopped) })
+	o.Interface.Stop()
+}
+
+const (
+	firstPause = 200 * time.Millisecond
+	// longestPause may grow by half of itself, so that a thousand agents do
+	// not come back in the same second.
+	longestPause = 20 * time.Second
+	// settled is how long a watch must last for the next pause to be a short one.
+	settled = 10 * time.Second
+)
+
+// backoff waits longer each time. The zero value starts over.
+type backoff struct{ pause time.Duration }
+
+func (b *backoff) wait(ctx context.Context) {
+	b.pause = min(max(2*b.pause, firstPause), longestPause)
+	timer := time.NewTimer(b.pause + rand.N(b.pause/2))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
