@@ -73,6 +73,7 @@ type Datapath struct {
 	installed map[frontendKey]installed
 	// frontendCount is its length, for other goroutines.
 	frontendCount atomic.Int64
+	stores        atomic.Uint64 // words stored since the start
 	// owners counts the sets in use of each owner.
 	owners map[uint32]int
 	// ranges are the source ranges in the kernel, by owner.

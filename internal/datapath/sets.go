@@ -154,6 +154,7 @@ func (d *Datapath) store(id SetID, s *model.Set, flags uint8) error {
 	atomic.StoreUint32(&entry.AffinitySeconds, s.AffinitySeconds)
 	atomic.StoreUint32(&entry.Generation, generation)
 	atomic.StoreUint64(&entry.Word, packWord(next.base, flags, len(s.Backends)))
+	d.stores.Add(1)
 	d.shadows[id] = next
 	if old.length > 0 {
 		d.retired.extents = append(d.retired.extents, run{old.base, old.length})
@@ -250,3 +251,6 @@ func (d *Datapath) dropRanges(owner uint32, keep map[rangeKey]struct{}) error {
 	}
 	return nil
 }
+
+// Stores counts the words stored since the start. Safe from any goroutine.
+func (d *Datapath) Stores() uint64 { return d.stores.Load() }
