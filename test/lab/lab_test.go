@@ -27,6 +27,7 @@ func TestMain(m *testing.M) {
 		"whereabouts": whereabouts,
 		"shout":       shout,
 		"wait":        func([]string) error { select {} },
+		"parent":      parent,
 		"fail":        func([]string) error { return errors.New("as told") },
 	})
 }
@@ -57,6 +58,20 @@ func shout([]string) error {
 	}
 	return lines.Err()
 }
+
+// parent starts a process as a test does, prints its number, and waits.
+func parent([]string) error {
+	fmt.Println(Place{}.StartRole(roleTB{}, "wait").PID())
+	select {}
+}
+
+// roleTB is what a process that is no test has of one.
+type roleTB struct{ testing.TB }
+
+func (roleTB) Helper()        {}
+func (roleTB) Cleanup(func()) {}
+
+func (roleTB) Fatalf(format string, args ...any) { panic(fmt.Sprintf(format, args...)) }
 
 func interfaceNames(t *testing.T) []string {
 	t.Helper()
@@ -206,10 +221,12 @@ func TestLinks(t *testing.T) {
 
 	t.Run("a bridge joins machines to one network", func(t *testing.T) {
 		lan, a, b := NewNetNS(t, "lan"), NewNetNS(t, "a"), NewNetNS(t, "b")
-		Veth(t, End{a, "eth0", []string{"192.0.2.1/24"}}, End{lan, "a", nil})
-		Veth(t, End{b, "eth0", []string{"192.0.2.2/24"}}, End{lan, "b", nil})
-		lan.Bridge(t, End{lan, "lan0", []string{"192.0.2.254/24"}}, "a", "b")
+		Veth(t, End{a, "eth0", []string{"192.0.2.1/24", "2001:db8::1/64"}}, End{lan, "a", nil})
+		Veth(t, End{b, "eth0", []string{"192.0.2.2/24", "2001:db8::2/64"}}, End{lan, "b", nil})
+		lan.Bridge(t, End{lan, "lan0", []string{"192.0.2.254/24", "2001:db8::fe/64"}}, "a", "b")
 		expectReach(t, a, b, "192.0.2.2")
+		expectReach(t, a, b, "2001:db8::2")
+		expectReach(t, b, lan, "2001:db8::fe")
 		expectReach(t, a, lan, "192.0.2.254")
 	})
 
@@ -420,6 +437,19 @@ func TestProcess(t *testing.T) {
 		}
 	})
 
+	t.Run("a process dies with the one that started it", func(t *testing.T) {
+		parent := Place{}.StartRole(t, "parent")
+		stat := filepath.Join("/proc", parent.ReadLine(), "stat")
+		parent.Kill()
+		deadline := time.Now().Add(patience)
+		for alive(stat) && time.Now().Before(deadline) {
+			time.Sleep(time.Millisecond)
+		}
+		if alive(stat) {
+			t.Errorf("%s: the process outlived its parent", stat)
+		}
+	})
+
 	t.Run("a process does not end with the thread of another", func(t *testing.T) {
 		ns := NewNetNS(t, "busy")
 		process := Place{NetNS: ns}.StartRole(t, "shout")
@@ -431,6 +461,12 @@ func TestProcess(t *testing.T) {
 			t.Errorf("line %q", got)
 		}
 	})
+}
+
+// alive says whether a process runs: one that has ended is gone or a zombie.
+func alive(stat string) bool {
+	line, err := os.ReadFile(stat)
+	return err == nil && !strings.Contains(string(line), ") Z ")
 }
 
 func expectExit(t *testing.T, process *Process, status int, stderr string) {

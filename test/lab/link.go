@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // The addresses by which a pod knows its node: they are the same for every
@@ -54,7 +57,40 @@ func veth(a, b End) error {
 			return err
 		}
 	}
+	for _, end := range []End{a, b} {
+		if err := end.settle(); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// settle waits until the kernel has noticed that the other end is up too, and
+// may use the device's own address of IPv6. What is sent before is lost, and
+// sent again after a second.
+func (e End) settle() error {
+	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Microsecond) {
+		settled, err := e.settled()
+		if err != nil || settled {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s in %s is not ready after %s", e.Link, e.NetNS, patience)
+		}
+	}
+}
+
+func (e End) settled() (bool, error) {
+	link, err := e.NetNS.link.LinkByName(e.Link)
+	if err != nil {
+		return false, fmt.Errorf("find %s in %s: %w", e.Link, e.NetNS, err)
+	}
+	addrs, err := e.NetNS.link.AddrList(link, unix.AF_INET6)
+	if err != nil {
+		return false, fmt.Errorf("list the addresses of %s in %s: %w", e.Link, e.NetNS, err)
+	}
+	tentative := slices.ContainsFunc(addrs, func(a netlink.Addr) bool { return a.Flags&unix.IFA_F_TENTATIVE != 0 })
+	return link.Attrs().OperState == netlink.OperUp && !tentative, nil
 }
 
 // cableIndex returns an index for one end of a cable that the other end will
@@ -85,6 +121,7 @@ func (e End) setUp() error {
 		if err != nil {
 			return fmt.Errorf("address of %s in %s: %w", e.Link, e.NetNS, err)
 		}
+		addr.Flags = unix.IFA_F_NODAD
 		if err := e.NetNS.link.AddrAdd(link, addr); err != nil {
 			return fmt.Errorf("add %s to %s in %s: %w", text, e.Link, e.NetNS, err)
 		}
@@ -120,7 +157,10 @@ func (n *NetNS) bridge(bridge End, ports []string) error {
 			return fmt.Errorf("add %s: %w", port, err)
 		}
 	}
-	return bridge.setUp()
+	if err := bridge.setUp(); err != nil || len(ports) == 0 {
+		return err
+	}
+	return bridge.settle()
 }
 
 // Addr adds an address with prefix length to a device.
