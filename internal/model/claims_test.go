@@ -331,6 +331,17 @@ func TestCompileShadows(t *testing.T) {
 				"192.168.0.1:80/TCP all ExternalIP " + forward,
 			},
 		}, {
+			name: "a refused claim shadows nothing, not even a NodePort of the same Service (R27)",
+			svc: service(func(s *Service) {
+				s.Type, s.ExternalIPs, s.Ports[0].Port, s.Ports[0].NodePort = ServiceNodePort, addrs("0.0.0.0"), 30080, 30080
+			}),
+			slices: far,
+			want: []string{
+				"0.0.0.0:30080/TCP all ExternalIP" + nobody,
+				"0.0.0.0:30080/TCP all NodePort " + forward,
+				"10.96.0.1:30080/TCP all ClusterIP " + forward,
+			},
+		}, {
 			name:   "no Service takes loopback, or the wildcard of NodePorts (R24, R27)",
 			svc:    claims("127.0.0.1", "0.0.0.0"),
 			slices: far,

@@ -161,6 +161,23 @@ func TestCompileEndpoints(t *testing.T) {
 		}
 	})
 
+	t.Run("of copies in one condition, that of the first slice by name speaks (R4)", func(t *testing.T) {
+		in := []*EndpointSlice{slice("web-2", ready("10.0.1.1", "n2")), slice("web-1", ready("10.0.1.1", "n3"))}
+		c := Compile(service(), in, &thisNode, &Options{})
+		if got := c.Sets[0].Backends[0].Node; got != "n3" {
+			t.Errorf("the backend is on %s, want n3, as slice web-1 has it", got)
+		}
+	})
+
+	t.Run("a slice that repeats an endpoint means the same in either order (R4)", func(t *testing.T) {
+		one, two := ready("10.0.1.1", "n2"), ready("10.0.1.1", "n3")
+		a := Compile(service(), []*EndpointSlice{slice("web-1", one, two)}, &thisNode, &Options{})
+		b := Compile(service(), []*EndpointSlice{slice("web-1", two, one)}, &thisNode, &Options{})
+		if !a.Equal(&b) {
+			t.Errorf("%+v is not %+v", a.Sets[0].Backends, b.Sets[0].Backends)
+		}
+	})
+
 	t.Run("backends of one slice share the list that names it", func(t *testing.T) {
 		c := Compile(service(), []*EndpointSlice{slice("web-1", a, b)}, &thisNode, &Options{})
 		backends := c.Sets[0].Backends

@@ -306,6 +306,8 @@ func TestEqual(t *testing.T) {
 		{"another draining endpoint differs", compile(base(), slicesOf(a)), false},
 		{"another backend differs", compile(base(), slicesOf(a, b, ready("10.0.1.3", "n1"))), false},
 		{"another node of a backend differs", compile(base(), slicesOf(ready("10.0.1.1", "n2"), b)), false},
+		{"another state of a backend differs (R7)", compile(base(), slicesOf(endpointAt("10.0.1.1", "n1", "serving", "terminating"), b)), false},
+		{"the view of another node differs", Compile(base(), slicesOf(a, b), &Node{Name: "n2"}, &Options{}), false},
 		{"another slice of a backend differs", compile(base(), append(slicesOf(a, b), slice("web-2", a))), false},
 		{"another affinity differs (R19)", compile(base(func(s *Service) { s.AffinitySeconds = 1 }), slicesOf(a, b)), false},
 		{"another source range differs (R22)", compile(base(func(s *Service) { s.SourceRanges = prefixes("10.0.0.0/9") }), slicesOf(a, b)), false},

@@ -134,6 +134,7 @@ func TestTrace(t *testing.T) {
 		{"ranges do not hold on ClusterIPs (R22)", candidate(node, service(everywhere, ranges("172.17.0.0/16")), pods), nil, "172.16.0.9 > 10.96.0.1:80", "forward packet snat " + both + "all ClusterIP"},
 		{"the VIP itself is in range where this node is (R22)", candidate(node, service(everywhere, ranges("192.168.0.0/24")), pods), nil, "203.0.113.1 > 203.0.113.1:80", "forward packet snat " + both + "all LoadBalancer"},
 		{"the VIP itself is out of range where this node is (R22)", candidate(node, service(everywhere, ranges("192.168.1.0/24")), pods), nil, "203.0.113.1 > 203.0.113.1:80", "drop packet | default/web all LoadBalancer"},
+		{"another external address of the Service is not the VIP (R22)", candidate(node, service(everywhere, ranges("192.168.0.0/24")), pods), nil, "198.51.100.1 > 203.0.113.1:80", "drop packet | default/web all LoadBalancer"},
 		{"ranges are asked before endpoints (R13, R22)", candidate(node, service(everywhere, ranges("172.17.0.0/16"))), nil, "172.16.0.9 > 203.0.113.1:80", "drop packet | default/web all LoadBalancer"},
 
 		// Hairpin and SCTP.
@@ -214,6 +215,24 @@ frontend: no Service has 192.168.0.1:81/TCP, and no NodePort is 81/TCP (Node n1)
 		const want = "EndpointSlice default/web-0, EndpointSlice default/web-1, EndpointSlice default/web-2, 2 more"
 		if !slices.Contains(v.Steps, Step{"backends", "5 candidates: each ready", want}) {
 			t.Errorf("no such step: %q", v.Steps)
+		}
+	})
+}
+
+func TestTraceOtherVIP(t *testing.T) {
+	t.Run("the VIP of another Service is a source like any other (R22)", func(t *testing.T) {
+		vip := func(clusterIP, vip string) func(*Service) {
+			return func(s *Service) {
+				s.Type, s.ClusterIPs, s.LoadBalancerIngress = ServiceLoadBalancer, addrs(clusterIP), vips(vip)
+				s.SourceRanges = prefixes("192.168.0.0/24")
+			}
+		}
+		view := viewOf(&thisNode,
+			candidate(&thisNode, named("a", 1, vip("10.96.0.1", "203.0.113.1"))),
+			candidate(&thisNode, named("b", 1, vip("10.96.0.2", "203.0.113.2"))))
+		got := describeVerdict(Trace(view, flow(t, "203.0.113.2 > 203.0.113.1:80")))
+		if want := "drop packet | default/a all LoadBalancer"; got != want {
+			t.Errorf("got %s, want %s", got, want)
 		}
 	})
 }
