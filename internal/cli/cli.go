@@ -36,12 +36,16 @@ type env struct {
 	in       io.Reader
 	out, err io.Writer
 	colour   bool
+	name     string // of the program, as the user called it
+	// documents counts what has been written as YAML.
+	documents int
 }
 
 // Main runs the command line argv and returns the exit status: 0 fine, 1
 // findings or drift, 2 could not run.
 func Main(ctx context.Context, argv []string, in io.Reader, out, errOut io.Writer) int {
-	root := newRoot(displayName(argv), &env{in, out, errOut, isTerminal(out) && os.Getenv("NO_COLOR") == ""})
+	colour := isTerminal(out) && os.Getenv("NO_COLOR") == ""
+	root := newRoot(&env{in: in, out: out, err: errOut, colour: colour, name: displayName(argv)})
 	root.SetArgs(argv[1:])
 	err := root.ExecuteContext(ctx)
 	if err == nil {
@@ -77,7 +81,7 @@ func oneLine(err error) string {
 	return strings.Join(lines, "; ")
 }
 
-func newRoot(name string, e *env) *cobra.Command {
+func newRoot(e *env) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "fairlead",
 		Short: "A Service proxy that explains itself",
@@ -85,14 +89,15 @@ func newRoot(name string, e *env) *cobra.Command {
 says for every Service address what each layer believes and why.
 
 Exit status: 0 fine, 1 findings or drift, 2 could not run.`,
-		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: name},
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: e.name},
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		// Suggestions would make an error of several lines.
 		DisableSuggestions: true,
-		Args:               cobra.NoArgs,
+		Args:               subcommand,
 		RunE:               func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return seeHelp(cmd, "%w", err) })
 	root.SetIn(e.in)
 	root.SetOut(e.out)
 	root.SetErr(e.err)
@@ -111,4 +116,27 @@ Exit status: 0 fine, 1 findings or drift, 2 could not run.`,
 
 // examples indents the lines of a command's examples as cobra prints them, and
 // calls the program as the user did.
-func examples(lines ...string) string { return "  " + strings.Join(lines, "\n  ") }
+func (e *env) examples(lines ...string) string {
+	text := "  " + strings.Join(lines, "\n  ")
+	return strings.ReplaceAll(text, "fairlead ", e.name+" ")
+}
+
+// noArguments is for commands that take flags only.
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return seeHelp(cmd, "%s takes flags only, not %q", cmd.Name(), args[0])
+}
+
+// subcommand is for commands that only hold others.
+func subcommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return seeHelp(cmd, "there is no command %q", args[0])
+}
+
+func seeHelp(cmd *cobra.Command, format string, args ...any) error {
+	return fmt.Errorf(format+": see %s --help", append(args, cmd.CommandPath())...)
+}

@@ -16,11 +16,11 @@ would serve. It asks no agent, no API server and no kernel.
 A Node object of that name in the files gives the zone and the addresses, unless
 flags do. Objects that cannot be read are named on stderr; the others are shown,
 and the exit status is 1.`,
-		Example: examples(
+		Example: e.examples(
 			"fairlead compile -f examples/clusterip.yaml --node-name n1",
 			"fairlead compile -f services.yaml,slices.yaml --node-name n1 --node-label topology.kubernetes.io/zone=a --node-ip 192.0.2.11",
 			"kubectl get services,endpointslices,nodes -A -o yaml | fairlead compile -f - --node-name n1 -o json"),
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	objects, output := addObjectFlags(cmd), outputFlag(cmd, "json", "yaml", "wide")
 	cmd.RunE = func(*cobra.Command, []string) error {

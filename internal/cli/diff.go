@@ -36,12 +36,12 @@ and needs two of them:
 
 While an agent works, a difference counts if it stays for a second. The exit
 status is 1 if there is drift.`,
-		Example: examples(
+		Example: e.examples(
 			"fairlead diff",
 			"fairlead diff -o json",
 			"fairlead diff -f services.yaml --node-name n1",
 			"fairlead diff --kubeconfig ~/.kube/config --node-name n1"),
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	d := &diffFlags{}
 	cmd.Flags().StringVar(&d.kubeconfig, "kubeconfig", "", "`FILE` that says how to reach the API server")

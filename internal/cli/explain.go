@@ -19,8 +19,13 @@ func newExplain(e *env) *cobra.Command {
 		Long: `Follow a Service, or whatever holds an address, from its objects through the
 agent's rows to the kernel's entries: what each layer holds, what a new connection
 meets, and what changed last, with its cause.`,
-		Example: examples("fairlead explain default/web", "fairlead explain -n default web", "fairlead explain 10.96.0.10:53/UDP -o json"),
-		Args:    cobra.ExactArgs(1),
+		Example: e.examples("fairlead explain default/web", "fairlead explain -n default web", "fairlead explain 10.96.0.10:53/UDP -o json"),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				return nil
+			}
+			return seeHelp(cmd, "explain takes one Service or one address, not %d", len(args))
+		},
 	}
 	namespace := cmd.Flags().StringP("namespace", "n", "", "`NAMESPACE` of the Service")
 	output, socket := outputFlag(cmd, "json", "yaml"), socketFlag(cmd)

@@ -29,8 +29,8 @@ func newGet(e *env) *cobra.Command {
 		Short: "Show what the agent's tables, or the kernel's maps, hold",
 		Long: `Show what the agent's tables hold: Services, frontends, backends. "get kernel"
 reads the kernel's maps itself, and works without an agent.`,
-		Example: examples("fairlead get frontends", "fairlead get kernel -o wide"),
-		Args:    cobra.NoArgs,
+		Example: e.examples("fairlead get frontends", "fairlead get kernel -o wide"),
+		Args:    subcommand,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newGetServices(e), newGetFrontends(e), newGetBackends(e), newGetKernel(e))
@@ -66,7 +66,7 @@ func newGetServices(e *env) *cobra.Command {
 		Use:     "services [[NAMESPACE/]NAME...]",
 		Aliases: []string{"service", "svc"},
 		Short:   "Show each Service with its ports, backends and state",
-		Example: examples("fairlead get services", "fairlead get services -n kube-system -o wide", "fairlead get services default/web -o yaml"),
+		Example: e.examples("fairlead get services", "fairlead get services -n kube-system -o wide", "fairlead get services default/web -o yaml"),
 	}
 	g, socket := addGetFlags(cmd), socketFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -89,7 +89,7 @@ func newGetFrontends(e *env) *cobra.Command {
 		Use:     "frontends [[NAMESPACE/]NAME|ADDR:PORT[/PROTO]...]",
 		Aliases: []string{"frontend", "fe"},
 		Short:   "Show each Service address and what happens to a new connection to it",
-		Example: examples("fairlead get frontends", "fairlead get frontends default/web -o wide",
+		Example: e.examples("fairlead get frontends", "fairlead get frontends default/web -o wide",
 			"fairlead get frontends 10.96.0.10:53/UDP '[fd00::10]:53'", "fairlead get frontends -n kube-system -w"),
 	}
 	g, socket := addGetFlags(cmd), socketFlag(cmd)
@@ -113,7 +113,7 @@ func newGetBackends(e *env) *cobra.Command {
 		Use:     "backends [[NAMESPACE/]NAME|ADDR:PORT[/PROTO]...]",
 		Aliases: []string{"backend", "be"},
 		Short:   "Show each backend of each Service port",
-		Example: examples("fairlead get backends", "fairlead get backends default/web", "fairlead get backends 10.0.1.7:8080"),
+		Example: e.examples("fairlead get backends", "fairlead get backends default/web", "fairlead get backends 10.0.1.7:8080"),
 	}
 	g, socket := addGetFlags(cmd), socketFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

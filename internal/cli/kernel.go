@@ -35,7 +35,7 @@ func newGetKernel(e *env) *cobra.Command {
 		Long: `Show each frontend that the kernel's maps hold, with its backend set. It reads the
 pinned maps itself, so it works while no agent runs. With -o wide it also shows
 sets to which no frontend points.`,
-		Example: examples("fairlead get kernel", "fairlead get kernel 10.96.0.10:53/UDP -o wide", "fairlead get kernel -o json"),
+		Example: e.examples("fairlead get kernel", "fairlead get kernel 10.96.0.10:53/UDP -o wide", "fairlead get kernel -o json"),
 	}
 	g, pinPath := addGetFlags(cmd), pinPathFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

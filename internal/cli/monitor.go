@@ -19,8 +19,8 @@ func newMonitor(e *env) *cobra.Command {
 		Long: `Show each connection that the agent's programs refuse, as it happens: who dialled
 what, and why it was refused. It goes on until it is interrupted. With -o json
 each line is one JSON object.`,
-		Example: examples("fairlead monitor", "fairlead monitor --service default/web", "fairlead monitor -o json"),
-		Args:    cobra.NoArgs,
+		Example: e.examples("fairlead monitor", "fairlead monitor --service default/web", "fairlead monitor -o json"),
+		Args:    noArguments,
 	}
 	service := cmd.Flags().String("service", "", "only connections to the Service `NAMESPACE/NAME`")
 	output, socket := outputFlag(cmd, "json", "yaml"), socketFlag(cmd)

@@ -48,14 +48,18 @@ func outputFlag(cmd *cobra.Command, allowed ...string) *format {
 }
 
 // printData writes an answer as JSON or YAML. Several YAML answers are the
-// documents of one stream.
+// documents of one stream, which a line parts.
 func (e *env) printData(f *format, answer any) error {
 	if f.value == "yaml" {
 		body, err := yaml.Marshal(answer)
 		if err != nil {
 			return fmt.Errorf("write the answer as YAML: %w", err)
 		}
-		return e.print("---\n" + string(body))
+		text := string(body)
+		if e.documents++; e.documents > 1 {
+			text = "---\n" + text
+		}
+		return e.print(text)
 	}
 	encoder := json.NewEncoder(e.out)
 	encoder.SetEscapeHTML(false)

@@ -21,8 +21,8 @@ followed, the state of its rows, the programs on the cgroup, what the kernel
 lacks and what that costs, how full the maps are, and refused connections.
 
 The exit status is 1 if the agent is not healthy.`,
-		Example: examples("fairlead status", "fairlead status -o wide", "fairlead status -w", "fairlead status -o json"),
-		Args:    cobra.NoArgs,
+		Example: e.examples("fairlead status", "fairlead status -o wide", "fairlead status -w", "fairlead status -o json"),
+		Args:    noArguments,
 	}
 	output, socket := outputFlag(cmd, "json", "yaml", "wide"), socketFlag(cmd)
 	watch := cmd.Flags().BoolP("watch", "w", false, "go on, and print it again when it changes")

@@ -38,12 +38,12 @@ The running agent answers; with -f the answer comes from files alone. There a
 source inside a cluster CIDR is a pod of the node, an address of the node is the
 node, and anything else is outside. With --flows the answer is a JSON array in
 the order of the flows.`,
-		Example: examples(
+		Example: e.examples(
 			"fairlead trace --from 10.0.1.7 --to 10.96.0.10:53/UDP",
 			"fairlead trace --from default/client --to '[fd00::10]:80' -o json",
 			"fairlead trace -f examples/clusterip.yaml --node-name n1 --cluster-cidr 10.0.0.0/16 --from 10.0.1.7 --to 10.96.0.10:80",
 			`echo '[{"from":"10.0.1.7","to":"10.96.0.10:80"}]' | fairlead trace --flows -`),
-		Args: cobra.NoArgs,
+		Args: noArguments,
 	}
 	t := &traceFlags{clusterCIDRs: list[netip.Prefix]{kind: "CIDR", parse: parseCIDR}}
 	flags := cmd.Flags()

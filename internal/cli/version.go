@@ -34,8 +34,8 @@ func newVersion(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "version",
 		Short:   "Show the version of this program",
-		Example: examples("fairlead version", "fairlead version -o json"),
-		Args:    cobra.NoArgs,
+		Example: e.examples("fairlead version", "fairlead version -o json"),
+		Args:    noArguments,
 	}
 	output := outputFlag(cmd, "json", "yaml")
 	cmd.RunE = func(*cobra.Command, []string) error {

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/fairlead-io/fairlead/internal/api"
+)
+
+// TestScripts runs the program as a user does. Besides the usual commands a
+// script has:
+//
+//	exits STATUS ARGS...  run the program and expect an exit status
+//	record FOLDER         serve the answers in a folder on the agent's socket
+func TestScripts(t *testing.T) {
+	examples, err := filepath.Abs(examplesDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/scripts",
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("EXAMPLES", examples)
+			env.Setenv(socketEnv, filepath.Join(env.WorkDir, "agent.sock"))
+			env.Setenv("TZ", "UTC")
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exits":  expectStatus,
+			"record": serveRecord,
+		},
+		UpdateScripts: *update,
+	})
+}
+
+func expectStatus(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	have := 0
+	if failed, ok := errors.AsType[*exec.ExitError](ts.Exec("fairlead", args[1:]...)); ok {
+		have = failed.ExitCode()
+	}
+	if have != want {
+		ts.Fatalf("exit status %d, want %d", have, want)
+	}
+}
+
+func serveRecord(ts *testscript.TestScript, _ bool, args []string) {
+	listener, err := api.Listen(ts.Getenv(socketEnv))
+	ts.Check(err)
+	server := &http.Server{Handler: api.NewHandler(record(ts.MkAbs(args[0])))}
+	go func() { _ = server.Serve(listener) }()
+	ts.Defer(func() { server.Close() })
+}
+
+// record answers with what the files of a folder hold at the moment: one JSON
+// file per question, as an agent answered it once. A script replays history by
+// replacing the files and writing another number to the file "revision".
+type record string
+
+func answerOf[T any](r record, name string) (T, error) {
+	var answer T
+	text, err := os.ReadFile(filepath.Join(string(r), name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return answer, api.NotFound("the record holds no %s", name)
+	}
+	if err != nil {
+		return answer, err
+	}
+	return answer, json.Unmarshal(text, &answer)
+}
+
+func (r record) Status(context.Context) (api.Status, error) {
+	return answerOf[api.Status](r, "status.json")
+}
+
+func (r record) Services(context.Context) (api.Services, error) {
+	return answerOf[api.Services](r, "services.json")
+}
+
+func (r record) Frontends(context.Context) ([]api.Frontend, error) {
+	return answerOf[[]api.Frontend](r, "frontends.json")
+}
+
+func (r record) Backends(context.Context) (api.Backends, error) {
+	return answerOf[api.Backends](r, "backends.json")
+}
+
+func (r record) Kernel(context.Context) (api.Kernel, error) {
+	return answerOf[api.Kernel](r, "kernel.json")
+}
+
+func (r record) Desired(context.Context) ([]api.Frontend, error) {
+	return answerOf[[]api.Frontend](r, "desired.json")
+}
+
+// Explain looks for the file of that name, with dots for slashes.
+func (r record) Explain(_ context.Context, target string) (api.Explain, error) {
+	return answerOf[api.Explain](r, "explain."+strings.ReplaceAll(target, "/", ".")+".json")
+}
+
+func (r record) Trace(context.Context, []api.FlowRequest) ([]api.Trace, error) {
+	return answerOf[[]api.Trace](r, "trace.json")
+}
+
+// Refusals ends as an agent does that stops.
+func (r record) Refusals(_ context.Context, emit func(api.Refusal) error) error {
+	refusals, err := answerOf[[]api.Refusal](r, "refusals.json")
+	if err != nil {
+		return err
+	}
+	for _, refusal := range refusals {
+		if err := emit(refusal); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r record) Wait(ctx context.Context, known uint64) (uint64, error) {
+	for {
+		revision, err := answerOf[uint64](r, "revision")
+		if err != nil || revision != known {
+			return revision, err
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+}
