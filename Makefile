@@ -36,7 +36,7 @@ build: ## build bin/fairlead
 	CGO_ENABLED=0 go build -buildvcs=$(VCS) -trimpath -o bin/fairlead ./cmd/fairlead
 
 .PHONY: test
-test: deps components lint ## run every test (root; the first run builds a Kubernetes API server)
+test: deps lint components ## run every test (root; the first run builds a Kubernetes API server)
 	go test -p 2 -timeout 10m ./...
 	go test -p 2 -timeout 10m -race $(PURE)
 
@@ -67,7 +67,7 @@ components: ## build etcd, kube-apiserver and kubectl for the tests, once
 
 .PHONY: deps
 deps: ## install what the tests need of the machine, if it is missing
-	hack/install-missing gcc=gcc /usr/include/stdlib.h=libc6-dev
+	hack/install-missing gcc=gcc /usr/include/stdlib.h=libc6-dev /etc/ssl/certs/ca-certificates.crt=ca-certificates
 
 .PHONY: clean
 clean: ## remove what was built here (not the cache of test components)
