@@ -22,10 +22,10 @@ func TestCgroupProgram(t *testing.T) {
 		place lab.Place
 		err   string
 	}{
-		"a client in the cgroup meets its program":        {lab.Place{NetNS: ns, Cgroup: cgroup}, "EPERM"},
-		"a client in a cgroup below meets it too":         {lab.Place{NetNS: ns, Cgroup: cgroup.Child(t, "pod")}, "EPERM"},
-		"a client in another cgroup does not":             {lab.Place{NetNS: ns, Cgroup: lab.NewCgroup(t)}, ""},
-		"a client where the test process is does neither": {lab.Place{NetNS: ns}, ""},
+		"a client in the cgroup meets its program":    {lab.Place{NetNS: ns, Cgroup: cgroup}, "EPERM"},
+		"a client in a cgroup below meets it too":     {lab.Place{NetNS: ns, Cgroup: cgroup.Child(t, "pod")}, "EPERM"},
+		"a client in another cgroup does not":         {lab.Place{NetNS: ns, Cgroup: lab.NewCgroup(t)}, ""},
+		"a client where the test process is does not": {lab.Place{NetNS: ns}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := StartClient(t, c.place).Ask(TCP, server).Error; got != c.err {
