@@ -61,6 +61,7 @@ type ObjectRef struct {
 	Kind            string `json:"kind"`
 	Name            string `json:"name"` // namespace/name
 	ResourceVersion string `json:"resourceVersion"`
+	Deleted         bool   `json:"deleted,omitempty"` // as the cause of a transition
 }
 
 // Transition is one change of a Service's rows with its cause.
@@ -202,6 +203,7 @@ type ExplainedFrontend struct {
 type Explain struct {
 	SchemaVersion int                 `json:"schemaVersion"`
 	Service       string              `json:"service"`
+	Reason        string              `json:"reason"` // why there are no frontends, if so (R1, R2)
 	Objects       []ObjectRef         `json:"objects"`
 	Frontends     []ExplainedFrontend `json:"frontends"`
 	Transitions   []Transition        `json:"transitions"`
@@ -280,8 +282,10 @@ type Status struct {
 	Node          string    `json:"node"`
 	Zone          string    `json:"zone"`
 	NodeAddresses []string  `json:"nodeAddresses"`
-	Writer        bool      `json:"writer"` // holds the lock on the pin path
-	WriterNote    string    `json:"writerNote"`
+	// NodePortAddresses are those on which NodePorts are served (R24).
+	NodePortAddresses []string `json:"nodePortAddresses"`
+	Writer            bool     `json:"writer"` // holds the lock on the pin path
+	WriterNote        string   `json:"writerNote"`
 
 	Source       string         `json:"source"` // API server URL, or the folder
 	SourceState  []SourceStatus `json:"sourceState"`
@@ -303,4 +307,5 @@ type Status struct {
 	Features    []Feature      `json:"features"`
 	Maps        []MapUse       `json:"maps"`
 	Refusals    []RefusalCount `json:"refusals"`
+	EventsLost  uint64         `json:"eventsLost"` // refusals that monitor could not be told
 }

@@ -36,8 +36,7 @@ func addObjectFlags(cmd *cobra.Command) *objectFlags {
 	flags.StringVar(&o.nodeName, "node-name", "", "`NAME` of the node to look from")
 	flags.StringToStringVar(&o.nodeLabels, "node-label", nil, "label of the node, `KEY=VALUE`; "+zoneLabel+" matters; repeatable")
 	flags.Var(&o.nodeIPs, "node-ip", "address of the node; repeatable")
-	flags.BoolVar(&o.disableExternal, "disable-external-ips", false, "leave externalIPs out")
-	flags.BoolVar(&o.allowNodeAddress, "allow-node-address-claims", false, "let a VIP or externalIP take a port on which the node listens")
+	addPolicyFlags(cmd, &o.disableExternal, &o.allowNodeAddress)
 	o.names = []string{"node-name", "node-label", "node-ip", "disable-external-ips", "allow-node-address-claims"}
 	return o
 }
@@ -98,7 +97,8 @@ func (o *objectFlags) compile(objects reflector.Objects, problems []reflector.Pr
 	if err != nil {
 		return world{}, err
 	}
-	return world{node, compileAll(objects, node, o.options()), problems}, nil
+	options := o.options()
+	return world{node, model.CompileAll(objects.Services, objects.Slices, &node, &options), problems}, nil
 }
 
 // node joins what the flags say of the node with its object, if the files hold
@@ -123,23 +123,6 @@ func (o *objectFlags) node(known []*reflector.Node) (model.Node, error) {
 		node.Addresses = append(node.Addresses, address)
 	}
 	return node, nil
-}
-
-// compileAll compiles every Service with its own slices and decides who holds
-// what several claim.
-func compileAll(objects reflector.Objects, node model.Node, options model.Options) []model.Candidate {
-	owned := make(map[model.Name][]*model.EndpointSlice)
-	for _, slice := range objects.Slices {
-		owned[slice.ServiceName()] = append(owned[slice.ServiceName()], slice)
-	}
-	candidates := make([]model.Candidate, len(objects.Services))
-	for i, svc := range objects.Services {
-		candidates[i] = model.Candidate{
-			Contender: model.Contender{Service: svc.Name, Created: svc.CreationTimestamp},
-			Compiled:  model.Compile(svc, owned[svc.Name], &node, &options),
-		}
-	}
-	return model.Resolve(candidates)
 }
 
 // frontends returns the rows of the world in the order of the contract.

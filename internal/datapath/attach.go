@@ -25,7 +25,7 @@ type hook struct {
 	attach  ebpf.AttachType
 }
 
-var hooks = []hook{
+var hooks = [HookCount]hook{
 	{"connect4", "fairlead_connect4", ebpf.AttachCGroupInet4Connect},
 	{"connect6", "fairlead_connect6", ebpf.AttachCGroupInet6Connect},
 	{"sendmsg4", "fairlead_sendmsg4", ebpf.AttachCGroupUDP4Sendmsg},
@@ -35,6 +35,12 @@ var hooks = []hook{
 	{"getpeername4", "fairlead_getpeername4", ebpf.AttachCgroupInet4GetPeername},
 	{"getpeername6", "fairlead_getpeername6", ebpf.AttachCgroupInet6GetPeername},
 }
+
+// HookCount is how many programs the socket path has.
+const HookCount = 8
+
+// HasPacketPath says whether this datapath serves traffic on the wire.
+const HasPacketPath = false
 
 // Attach puts the programs in force, once the maps hold everything that is
 // wanted. A pinned link is given the new program in place, so there is no

@@ -300,3 +300,24 @@ func (g *generation) close() {
 		m.Close()
 	}
 }
+
+// Validate says whether the kernel can take maps of these sizes.
+func (s Sizes) Validate() error {
+	for _, f := range []struct {
+		flag    string
+		entries uint32
+		most    uint32
+	}{
+		{"--max-frontends", s.Frontends, 1 << 24},
+		{"--max-sets", s.Sets, 1 << 24},
+		{"--max-backends", s.Backends, 1 << 26},
+		{"--max-affinity", s.Affinity, 1 << 24},
+		{"--max-udp-pairs", s.UDP, 1 << 24},
+		{"--max-source-ranges", s.Ranges, 1 << 24},
+	} {
+		if f.entries < 2 || f.entries > f.most {
+			return fmt.Errorf("%s %d: it must be between 2 and %d", f.flag, f.entries, f.most)
+		}
+	}
+	return nil
+}

@@ -41,6 +41,32 @@ func Kernel(rows []api.Frontend, k api.Kernel) []api.Drift {
 	return found
 }
 
+// Entry returns what the kernel holds for a row; nil if nothing.
+func Entry(row api.Frontend, k api.Kernel) *api.KernelEntry {
+	if !inKernel(row) {
+		return nil
+	}
+	want := kernelKey{row.Address, row.Protocol, kernelScope(row.Scope), row.Port}
+	for i, e := range k.Entries {
+		if (kernelKey{e.Address, e.Protocol, e.Scope, e.Port}) == want {
+			return &k.Entries[i]
+		}
+	}
+	return nil
+}
+
+// Row compares one row with what the kernel holds for it.
+func Row(row api.Frontend, k api.Kernel) []api.Drift {
+	if !inKernel(row) {
+		return nil
+	}
+	alone := api.Kernel{}
+	if e := Entry(row, k); e != nil {
+		alone.Entries = []api.KernelEntry{*e}
+	}
+	return Kernel([]api.Frontend{row}, alone)
+}
+
 // Left renames the left layer of drift that was not found against the tables.
 func Left(layer string, found []api.Drift) []api.Drift {
 	for i := range found {

@@ -60,6 +60,24 @@ func Resolve(cs []Candidate) []Candidate {
 	return resolved
 }
 
+// CompileAll compiles every Service with its own slices, found among all, and
+// resolves who holds what: the whole world from scratch, in the order of the
+// Services.
+func CompileAll(services []*Service, all []*EndpointSlice, node *Node, opts *Options) []Candidate {
+	owned := make(map[Name][]*EndpointSlice)
+	for _, slice := range all {
+		owned[slice.ServiceName()] = append(owned[slice.ServiceName()], slice)
+	}
+	candidates := make([]Candidate, len(services))
+	for i, svc := range services {
+		candidates[i] = Candidate{
+			Contender: Contender{Service: svc.Name, Created: svc.CreationTimestamp},
+			Compiled:  Compile(svc, owned[svc.Name], node, opts),
+		}
+	}
+	return Resolve(candidates)
+}
+
 // Spots yields, in order and once each, the spots for which the Service
 // contends. A claim that the Service itself or the node shadows holds nothing,
 // and so contends for nothing. Call it on what Compile returned.

@@ -160,12 +160,12 @@ func (w *Writer) Flush() {
 	if !ready {
 		return
 	}
-	for i := range events {
-		w.note(&events[i])
-	}
 	if node != nil && !sameNode(node, &w.current) {
 		w.current = *node
 		w.touchAll()
+	}
+	for i := range events {
+		w.note(&events[i])
 	}
 	w.count()
 	w.commit()

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/fairlead-io/fairlead/internal/api"
+	"github.com/fairlead-io/fairlead/internal/datapath"
+	"github.com/fairlead-io/fairlead/internal/model"
+	"github.com/fairlead-io/fairlead/internal/reconciler"
+	"github.com/fairlead-io/fairlead/internal/reflector"
+	"github.com/fairlead-io/fairlead/internal/tables"
+)
+
+// Agent is a running proxy.
+type Agent struct {
+	cfg     Config
+	log     *slog.Logger
+	started time.Time
+
+	source     reflector.Source
+	pods       podFinder
+	datapath   *datapath.Datapath
+	tables     *tables.Tables
+	writer     *tables.Writer
+	reconciler *reconciler.Reconciler
+	node       *nodeTracker
+	refusals   *broadcast
+}
+
+// Run is the proxy of this node until ctx ends. What it wrote to the kernel
+// stays in force then, and the next Run takes it over.
+func Run(ctx context.Context, cfg Config, log *slog.Logger) error {
+	if err := cfg.validate(); err != nil {
+		return err
+	}
+	a := &Agent{cfg: cfg, log: log, started: time.Now().UTC(), refusals: newBroadcast()}
+	if err := a.openSource(); err != nil {
+		return err
+	}
+	if err := a.openDatapath(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	defer a.datapath.Close()
+	if err := a.build(); err != nil {
+		return err
+	}
+	listener, err := api.Listen(cfg.Socket)
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: api.NewHandler(a), ReadHeaderTimeout: 10 * time.Second}
+	return a.serve(ctx, []func(context.Context) error{
+		func(context.Context) error { return ignoreClosed(server.Serve(listener)) },
+		func(ctx context.Context) error { <-ctx.Done(); return server.Close() },
+		func(ctx context.Context) error { a.writer.Run(ctx); return nil },
+		func(ctx context.Context) error { a.reconciler.Run(ctx); return nil },
+		a.node.run,
+		func(ctx context.Context) error { return a.datapath.ReadRefusals(ctx, a.refusals.send) },
+		func(ctx context.Context) error { return a.source.Run(ctx, handler{a.writer, a.node}) },
+	})
+}
+
+// serve runs the parts until ctx ends or one of them fails, and then waits for
+// all: the datapath must not be closed under the reconciler.
+func (a *Agent) serve(ctx context.Context, parts []func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if err := a.tables.Start(ctx); err != nil {
+		return err
+	}
+	a.log.Info("the agent runs", "node", a.cfg.NodeName, "source", a.source.String(),
+		"cgroup", a.cfg.Cgroup, "pinPath", a.cfg.PinPath, "socket", a.cfg.Socket)
+	var wg sync.WaitGroup
+	failures := make(chan error, len(parts))
+	for _, part := range parts {
+		wg.Go(func() {
+			if err := part(ctx); err != nil {
+				failures <- err
+				cancel(err)
+			}
+		})
+	}
+	wg.Wait()
+	close(failures)
+	var all []error
+	for err := range failures {
+		all = append(all, err)
+	}
+	return errors.Join(all...)
+}
+
+func ignoreClosed(err error) error {
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("serve the API socket: %w", err)
+}
+
+func (a *Agent) openSource() error {
+	if a.cfg.ManifestDir != "" {
+		a.source = reflector.NewFolder(a.cfg.ManifestDir, a.cfg.NodeName, a.log)
+		return nil
+	}
+	config, err := reflector.RESTConfig(a.cfg.Kubeconfig)
+	if err != nil {
+		return err
+	}
+	if a.pods, err = newPodFinder(config); err != nil {
+		return err
+	}
+	a.source, err = reflector.NewKubernetes(config, a.cfg.NodeName, a.log)
+	return err
+}
+
+// openDatapath becomes the writer. While another agent is, it waits: the maps
+// are served all the same.
+func (a *Agent) openDatapath(ctx context.Context) error {
+	if a.cfg.Cgroup == "" {
+		path, err := datapath.FindCgroup()
+		if err != nil {
+			return err
+		}
+		a.cfg.Cgroup = path
+	}
+	cookie, err := datapath.NetNSCookie()
+	if err != nil {
+		return err
+	}
+	cfg := datapath.Config{
+		PinPath: a.cfg.PinPath, Cgroup: a.cfg.Cgroup, SocketMode: a.cfg.SocketMode,
+		HostNetNS: cookie, Node: a.cfg.NodeName, Sizes: a.cfg.Sizes,
+	}
+	for said := false; ; said = true {
+		a.datapath, err = datapath.Open(cfg, a.log)
+		if !errors.Is(err, datapath.ErrHeld) {
+			return err
+		}
+		if !said {
+			a.log.Warn("waiting to become the writer of the maps", "because", err)
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+func (a *Agent) build() (err error) {
+	if a.tables, err = tables.New(); err != nil {
+		return err
+	}
+	a.writer = tables.NewWriter(a.tables, model.Node{Name: a.cfg.NodeName}, a.options())
+	a.node = &nodeTracker{
+		name: a.cfg.NodeName, given: a.cfg.NodeIPs, serve: a.cfg.NodePortAddresses, log: a.log,
+		tell: a.writer.SetNode, publish: a.datapath.SetNodeAddresses,
+	}
+	a.node.refresh()
+	a.reconciler, err = reconciler.New(reconciler.Config{
+		Tables: a.tables, Datapath: a.datapath, Log: a.log,
+		CompareInterval: a.cfg.CompareInterval, Filled: a.attach,
+	})
+	return err
+}
+
+func (a *Agent) options() model.Options {
+	return model.Options{
+		ProxyName:              ProxyName,
+		DisableExternalIPs:     a.cfg.DisableExternalIPs,
+		AllowNodeAddressClaims: a.cfg.AllowNodeAddressClaims,
+	}
+}
+
+func (a *Agent) attach() error {
+	if err := a.datapath.Attach(); err != nil {
+		return err
+	}
+	a.log.Info("the kernel holds everything that is wanted, and the programs are attached",
+		"services", a.tables.Snapshot().Len(), "cgroup", a.cfg.Cgroup, "after", time.Since(a.started).Round(time.Millisecond))
+	return nil
+}
+
+// handler passes events on to the tables, and the node's also to the tracker,
+// before they are said to be complete.
+type handler struct {
+	*tables.Writer
+	node *nodeTracker
+}
+
+func (h handler) Events(events []reflector.Event) {
+	for i := range events {
+		if events[i].Kind == reflector.KindNode {
+			h.node.setAPI(events[i].Node)
+		}
+	}
+	h.Writer.Events(events)
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package agent wires the rooms into the proxy of one node: a source of
+// objects, the tables, the reconciler, the datapath, and the socket on which
+// it answers the command line. It holds no Service semantics of its own.
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/fairlead-io/fairlead/internal/datapath"
+	"github.com/fairlead-io/fairlead/internal/model"
+)
+
+// ProxyName is the value of the label service.kubernetes.io/service-proxy-name
+// that asks for this proxy (R1).
+const ProxyName = "fairlead"
+
+// Config is what the operator asks for.
+type Config struct {
+	// One source: an API server (a kubeconfig, or the pod's own service
+	// account if both are empty), or a folder of manifests.
+	Kubeconfig  string
+	ManifestDir string
+
+	NodeName string
+	NodeIPs  []netip.Addr // asked before the API and the interfaces
+
+	Socket     string // the API socket
+	PinPath    string
+	Cgroup     string // empty: the root of the cgroup v2 mount
+	SocketMode datapath.SocketMode
+
+	NodePortAddresses      model.NodePortAddresses
+	ClusterCIDRs           []netip.Prefix // for trace: whose addresses are pods of this node
+	DisableExternalIPs     bool
+	AllowNodeAddressClaims bool
+
+	Sizes           datapath.Sizes
+	CompareInterval time.Duration
+	Version         string
+}
+
+func (c *Config) validate() error {
+	if c.NodeName == "" {
+		return errors.New("the node's name is not known: give --node-name (in a pod: the downward API's spec.nodeName)")
+	}
+	if c.ManifestDir != "" && c.Kubeconfig != "" {
+		return errors.New("--manifests and --kubeconfig are two sources: give one")
+	}
+	switch c.SocketMode {
+	case datapath.SocketAll, datapath.SocketHost, datapath.SocketOff:
+	default:
+		return fmt.Errorf("--socket-path %q is none of all, host, off", c.SocketMode)
+	}
+	if c.CompareInterval <= 0 {
+		return fmt.Errorf("--compare-interval %s: it must be longer than nothing", c.CompareInterval)
+	}
+	return c.Sizes.Validate()
+}

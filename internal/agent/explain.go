@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/fairlead-io/fairlead/internal/api"
+	"github.com/fairlead-io/fairlead/internal/datapath"
+	"github.com/fairlead-io/fairlead/internal/drift"
+	"github.com/fairlead-io/fairlead/internal/model"
+	"github.com/fairlead-io/fairlead/internal/reflector"
+	"github.com/fairlead-io/fairlead/internal/tables"
+)
+
+// Explain follows a Service, or the one that holds an address, from its
+// objects to the kernel.
+func (a *Agent) Explain(ctx context.Context, target string) (api.Explain, error) {
+	snapshot := a.tables.Snapshot()
+	row, err := a.find(snapshot, target)
+	if err != nil {
+		return api.Explain{}, err
+	}
+	kernel, err := a.Kernel(ctx)
+	if err != nil {
+		return api.Explain{}, err
+	}
+	e := api.Explain{
+		SchemaVersion: api.SchemaVersion, Service: row.Name.String(), Reason: row.Ignored,
+		Objects:     []api.ObjectRef{{Kind: reflector.KindService.String(), Name: row.Name.String(), ResourceVersion: row.Object.ResourceVersion}},
+		Frontends:   []api.ExplainedFrontend{},
+		Transitions: transitionsOf(row),
+	}
+	for _, s := range row.Slices {
+		e.Objects = append(e.Objects, api.ObjectRef{Kind: reflector.KindEndpointSlice.String(), Name: s.Name.String(), ResourceVersion: s.ResourceVersion})
+	}
+	rows := frontendsOf(snapshot, row)
+	api.SortFrontends(rows)
+	for _, f := range rows {
+		e.Frontends = append(e.Frontends, api.ExplainedFrontend{
+			Frontend: f, Kernel: drift.Entry(f, kernel), Verdict: verdictOf(f, kernel),
+		})
+	}
+	return e, nil
+}
+
+// find returns the row of namespace/name, or that of the Service which holds
+// ADDR:PORT[/PROTO], a node address and its NodePort included.
+func (a *Agent) find(snapshot tables.Snapshot, target string) (*tables.Service, error) {
+	if namespace, name, ok := strings.Cut(target, "/"); ok && !strings.Contains(namespace, ":") {
+		row, found := snapshot.Service(model.Name{Namespace: namespace, Name: name})
+		if !found {
+			return nil, api.NotFound("there is no Service %s in the tables", target)
+		}
+		return row, nil
+	}
+	to, protocol, err := api.ParseTarget(target)
+	if err != nil {
+		return nil, api.BadRequest("%v, nor a Service as NAMESPACE/NAME", err)
+	}
+	spots := []model.Spot{{Address: to.Addr(), Port: to.Port(), Protocol: protocol}}
+	if _, served := a.node.current(); slices.Contains(served, to.Addr()) || to.Addr().IsLoopback() {
+		spots = append(spots, model.Spot{Address: wildcard(to.Addr()), Port: to.Port(), Protocol: protocol})
+	}
+	for _, spot := range spots {
+		for row := range snapshot.Services() {
+			for _, claim := range row.Compiled.Claims {
+				if claim.Shadowed == "" && claim.Key.Spot() == spot {
+					return row, nil
+				}
+			}
+		}
+	}
+	return nil, api.NotFound("no Service holds %s/%s: connections to it are not translated", to, protocol)
+}
+
+func wildcard(a netip.Addr) netip.Addr {
+	if a.Is4() {
+		return netip.IPv4Unspecified()
+	}
+	return netip.IPv6Unspecified()
+}
+
+// verdictOf says in words what a new connection meets, or where the layers
+// part.
+func verdictOf(f api.Frontend, kernel api.Kernel) string {
+	if differences := drift.Row(f, kernel); len(differences) > 0 {
+		d := differences[0]
+		return fmt.Sprintf("the kernel differs: %s should be %s and is %s", d.Field, d.Want, d.Have)
+	}
+	switch f.Action {
+	case model.ActionForward.String():
+		return fmt.Sprintf("a new connection goes to one of %d backends", len(f.Backends))
+	case model.ActionReject.String(), model.ActionDrop.String():
+		return fmt.Sprintf("a new connection is refused (%s): %s", f.Action, f.Reason)
+	}
+	return fmt.Sprintf("not in the kernel (%s): %s", f.Action, f.Reason)
+}
+
+// Trace says what would happen to each flow.
+func (a *Agent) Trace(ctx context.Context, requests []api.FlowRequest) ([]api.Trace, error) {
+	node, _ := a.node.current()
+	view := model.View{
+		Rows: a.indexRows(), Node: &node,
+		ClusterCIDRs: a.cfg.ClusterCIDRs, NodePorts: a.cfg.NodePortAddresses,
+		PacketPath: datapath.HasPacketPath,
+	}
+	traces := make([]api.Trace, 0, len(requests))
+	for _, r := range requests {
+		from, err := a.parseSource(ctx, r.From)
+		if err != nil {
+			return nil, err
+		}
+		to, protocol, err := api.ParseTarget(r.To)
+		if err != nil {
+			return nil, api.BadRequest("%v", err)
+		}
+		traces = append(traces, api.NewTrace(model.Trace(view, model.Flow{From: from, To: to, Protocol: protocol})))
+	}
+	return traces, nil
+}
+
+func (a *Agent) parseSource(ctx context.Context, text string) (netip.Addr, error) {
+	if from, err := netip.ParseAddr(text); err == nil {
+		return from, nil
+	}
+	namespace, name, ok := strings.Cut(text, "/")
+	if !ok || namespace == "" || name == "" {
+		return netip.Addr{}, api.BadRequest("the source %q is neither an IP address nor a pod as NAMESPACE/NAME", text)
+	}
+	if a.pods == nil {
+		return netip.Addr{}, api.BadRequest("%v", errNoPods)
+	}
+	from, err := a.pods(ctx, model.Name{Namespace: namespace, Name: name})
+	if err != nil {
+		return netip.Addr{}, api.NotFound("%v", err)
+	}
+	return from, nil
+}
+
+func (a *Agent) indexRows() func(model.Spot) []model.Row {
+	snapshot := a.tables.Snapshot()
+	candidates := make([]model.Candidate, 0, snapshot.Len())
+	for row := range snapshot.Services() {
+		candidates = append(candidates, model.Candidate{Contender: model.Contender{Service: row.Name}, Compiled: row.Compiled})
+	}
+	return model.IndexRows(candidates)
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/fairlead-io/fairlead/internal/api"
+	"github.com/fairlead-io/fairlead/internal/datapath"
+	"github.com/fairlead-io/fairlead/internal/tables"
+)
+
+// Status says whether the agent is well, and what it rests on.
+func (a *Agent) Status(context.Context) (api.Status, error) {
+	snapshot := a.tables.Snapshot()
+	node, served := a.node.current()
+	s := api.Status{
+		SchemaVersion: api.SchemaVersion, Healthy: true, Findings: []string{},
+		Version: a.cfg.Version, PID: os.Getpid(), Started: a.started,
+		Node: node.Name, Zone: node.Zone, NodeAddresses: []string{}, NodePortAddresses: []string{},
+		Writer: true,
+		Source: a.source.String(), SourceState: []api.SourceStatus{}, Problems: []string{},
+		Synced: a.reconciler.Stats.Filled.Load(), LastWrite: snapshot.LastWrite(),
+		LastCompared: timeOf(a.reconciler.Stats.LastCompared.Load()), Repaired: a.reconciler.Stats.Repaired.Load(),
+		PinPath: a.cfg.PinPath, Cgroup: a.cfg.Cgroup, SocketPath: string(a.cfg.SocketMode),
+		PacketPath: "none: traffic from outside of this node is not translated",
+		Features:   datapath.Features(),
+	}
+	for _, address := range node.Addresses {
+		s.NodeAddresses = append(s.NodeAddresses, address.String())
+	}
+	for _, address := range served {
+		s.NodePortAddresses = append(s.NodePortAddresses, address.String())
+	}
+	a.addRows(&s, snapshot)
+	a.addSources(&s)
+	if err := a.addKernel(&s); err != nil {
+		return api.Status{}, err
+	}
+	judge(&s)
+	return s, nil
+}
+
+func timeOf(ns int64) time.Time {
+	if ns == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, ns).UTC()
+}
+
+func (a *Agent) addRows(s *api.Status, snapshot tables.Snapshot) {
+	for row := range snapshot.Services() {
+		s.Services++
+		for _, claim := range row.Compiled.Claims {
+			s.Frontends++
+			switch state, _, _ := snapshot.Status(row, claim.Key); state {
+			case api.StatusPending:
+				s.Pending++
+			case api.StatusError:
+				s.Errors++
+			}
+		}
+	}
+}
+
+func (a *Agent) addSources(s *api.Status) {
+	states, problems := a.writer.Sources()
+	for _, state := range states {
+		out := api.SourceStatus{Kind: state.Kind.String(), Synced: state.Listed, Objects: state.Count, Since: state.Since.UTC()}
+		if state.Stale != nil {
+			out.Stale, out.Error = true, state.Stale.Error()
+		}
+		s.SourceState = append(s.SourceState, out)
+	}
+	for _, p := range problems {
+		s.Problems = append(s.Problems, p.Error())
+	}
+}
+
+func (a *Agent) addKernel(s *api.Status) (err error) {
+	if s.Maps, err = a.datapath.Usage(); err != nil {
+		return fmt.Errorf("read how full the maps are: %w", err)
+	}
+	if s.Attachments, err = datapath.Attachments(a.cfg.Cgroup, a.cfg.PinPath); err != nil {
+		return err
+	}
+	if s.EventsLost, err = a.datapath.EventsLost(); err != nil {
+		return err
+	}
+	s.Refusals = []api.RefusalCount{}
+	reader, err := datapath.OpenReader(a.cfg.PinPath)
+	if err != nil {
+		// Before the first fill there are no current maps to read.
+		return nil
+	}
+	defer reader.Close()
+	s.Refusals, err = reader.Refusals()
+	return err
+}
+
+// judge sets the health and says why it is not well.
+func judge(s *api.Status) {
+	bad := func(format string, args ...any) {
+		s.Healthy = false
+		s.Findings = append(s.Findings, fmt.Sprintf(format, args...))
+	}
+	if !s.Synced {
+		bad("the first lists are not in the kernel yet: what was pinned before is in force")
+	}
+	for _, source := range s.SourceState {
+		if source.Stale {
+			bad("%s is stale since %s, what was known stays in force: %s", source.Kind, source.Since.Format(time.RFC3339), source.Error)
+		}
+	}
+	if s.Errors > 0 {
+		bad("%d frontends could not be written: see `fairlead get frontends`", s.Errors)
+	}
+	for _, f := range s.Features {
+		if !f.Present {
+			s.Findings = append(s.Findings, fmt.Sprintf("this kernel lacks %s: %s", f.Name, f.Cost))
+		}
+	}
+	ours := 0
+	for _, at := range s.Attachments {
+		if at.Ours {
+			ours++
+		}
+	}
+	if s.Synced && s.SocketPath != string(datapath.SocketOff) && ours < datapath.HookCount {
+		bad("%d of the %d programs are attached to %s: someone detached the others, restart the agent", ours, datapath.HookCount, s.Cgroup)
+	}
+	if len(s.Problems) > 0 {
+		bad("%d objects or files cannot be read, their last good content stays in force", len(s.Problems))
+	}
+}
