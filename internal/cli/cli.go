@@ -102,6 +102,7 @@ Exit status: 0 fine, 1 findings or drift, 2 could not run.`,
 	root.SetOut(e.out)
 	root.SetErr(e.err)
 	root.AddCommand(
+		newAgent(e),
 		newStatus(e),
 		newGet(e),
 		newCompile(e),

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fairlead-io/fairlead/internal/agent"
+	"github.com/fairlead-io/fairlead/internal/datapath"
+	"github.com/fairlead-io/fairlead/internal/model"
+)
+
+// defaultCompareInterval is how often the agent reads the maps back: often
+// enough that drift made by others does not last, seldom enough not to show in
+// a profile.
+const defaultCompareInterval = time.Minute
+
+// agentFlags are those that the agent's configuration cannot hold as they are
+// written.
+type agentFlags struct {
+	config       agent.Config
+	nodeIPs      list[netip.Addr]
+	clusterCIDRs list[netip.Prefix]
+	nodePorts    []string
+	socket       *string
+	pinPath      *string
+	socketPath   format
+	logLevel     slog.Level
+}
+
+func newAgent(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "agent --node-name NAME",
+		Short: "Run the Service proxy of this node",
+		Long: `Run the Service proxy of this node. It follows an API server (--kubeconfig, or the
+service account of the pod it runs in), or a folder of manifests, and needs root.
+
+When it stops, what it wrote to the kernel stays in force, and the next agent
+takes it over without touching what is right. Two agents never write at once: the
+second waits until the first has ended.
+
+The maps take kernel memory for all the entries they have room for, used or not;
+the flags that set their sizes say how much.`,
+		Example: e.examples(
+			"fairlead agent --node-name n1 --manifests examples",
+			"fairlead agent --node-name n1 --kubeconfig /etc/fairlead/kubeconfig --cluster-cidr 10.0.0.0/16"),
+		Args: noArguments,
+	}
+	a := addAgentFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		config, err := a.read()
+		if err != nil {
+			return err
+		}
+		log := slog.New(slog.NewTextHandler(e.err, &slog.HandlerOptions{Level: a.logLevel}))
+		return agent.Run(cmd.Context(), config, log)
+	}
+	return cmd
+}
+
+func addAgentFlags(cmd *cobra.Command) *agentFlags {
+	a := &agentFlags{
+		config:       agent.Config{Sizes: datapath.DefaultSizes(), Version: buildVersion()},
+		nodeIPs:      list[netip.Addr]{kind: "IP", parse: canonical},
+		clusterCIDRs: list[netip.Prefix]{kind: "CIDR", parse: parseCIDR},
+		socketPath: format{
+			value:   string(datapath.SocketAll),
+			allowed: []string{string(datapath.SocketAll), string(datapath.SocketHost), string(datapath.SocketOff)},
+		},
+	}
+	c, flags := &a.config, cmd.Flags()
+	flags.StringVar(&c.Kubeconfig, "kubeconfig", "", "`FILE` that says how to reach the API server")
+	flags.StringVar(&c.ManifestDir, "manifests", "", "`FOLDER` of manifests to follow instead of an API server")
+	cmd.MarkFlagsMutuallyExclusive("kubeconfig", "manifests")
+	flags.StringVar(&c.NodeName, "node-name", "", "`NAME` of this node; in a pod take it from spec.nodeName")
+	flags.Var(&a.nodeIPs, "node-ip", "address of this node, if not the one the API or the interfaces give; repeatable")
+	a.socket, a.pinPath = socketFlag(cmd), pinPathFlag(cmd)
+	flags.StringVar(&c.Cgroup, "cgroup", "", "`FOLDER` of the cgroup (version 2) whose processes are served; the root of the hierarchy if empty")
+	flags.Var(&a.socketPath, "socket-path", "whose connections to translate at the socket: all, the host's only, or none")
+	flags.StringSliceVar(&a.nodePorts, "nodeport-addresses", nil, "`CIDR` of the node addresses that serve NodePorts, or primary; all of them if empty; repeatable")
+	flags.Var(&a.clusterCIDRs, "cluster-cidr", "addresses of pods, which trace tells from strangers; repeatable")
+	addPolicyFlags(cmd, &c.DisableExternalIPs, &c.AllowNodeAddressClaims)
+	flags.DurationVar(&c.CompareInterval, "compare-interval", defaultCompareInterval, "how often to compare the kernel's maps with the tables and repair them")
+	flags.TextVar(&a.logLevel, "log-level", slog.LevelInfo, "least `LEVEL` to log: debug, info, warn, error")
+	addSizeFlags(cmd, &c.Sizes)
+	return a
+}
+
+// addPolicyFlags adds the operator's choices that semantics depend on.
+func addPolicyFlags(cmd *cobra.Command, disableExternalIPs, allowNodeAddressClaims *bool) {
+	cmd.Flags().BoolVar(disableExternalIPs, "disable-external-ips", false, "leave externalIPs out")
+	cmd.Flags().BoolVar(allowNodeAddressClaims, "allow-node-address-claims", false, "let a VIP or externalIP take a port on which the node listens")
+}
+
+// addSizeFlags says with each size what an entry costs, counted with one entry.
+func addSizeFlags(cmd *cobra.Command, sizes *datapath.Sizes) {
+	add := func(size *uint32, name, what string, one datapath.Sizes) {
+		each := uint64(0)
+		for _, bytes := range one.Bytes() {
+			each += bytes
+		}
+		cmd.Flags().Uint32Var(size, name, *size, fmt.Sprintf("room for `N` %s; N × %d bytes of kernel memory, %s by default",
+			what, each, bytesText(uint64(*size)*each)))
+	}
+	add(&sizes.Frontends, "max-frontends", "frontends: addresses × ports × protocols, twice where policies differ", datapath.Sizes{Frontends: 1})
+	add(&sizes.Sets, "max-sets", "backend sets: Service ports × families × roles", datapath.Sizes{Sets: 1})
+	add(&sizes.Backends, "max-backends", "slots: the backends of each set and one more, and room to publish", datapath.Sizes{Backends: 1})
+	add(&sizes.Affinity, "max-affinity", "clients with session affinity", datapath.Sizes{Affinity: 1})
+	add(&sizes.UDP, "max-udp-pairs", "pairs of an unconnected UDP socket and a Service", datapath.Sizes{UDP: 1})
+	add(&sizes.Ranges, "max-source-ranges", "loadBalancerSourceRanges", datapath.Sizes{Ranges: 1})
+}
+
+func (a *agentFlags) read() (agent.Config, error) {
+	config := a.config
+	nodePorts, err := model.ParseNodePortAddresses(a.nodePorts)
+	if err != nil {
+		return agent.Config{}, err
+	}
+	config.NodePortAddresses = nodePorts
+	config.NodeIPs, config.ClusterCIDRs = a.nodeIPs.values, a.clusterCIDRs.values
+	config.Socket, config.PinPath = *a.socket, *a.pinPath
+	config.SocketMode = datapath.SocketMode(a.socketPath.value)
+	return config, nil
+}
