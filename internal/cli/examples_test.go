@@ -43,10 +43,10 @@ var views = []view{
 	{"clusterip", "clusterip.yaml", onNode("n1"), flowList(
 		flow(pod, "10.96.0.80:80"), flow("10.0.1.7", "10.96.0.80:80"), flow(outside, "10.96.0.80:80"),
 		flow(pod, "10.0.2.7:8080"))},
-	{"nodeport", "nodeport.yaml", onNode("n1"), flowList(
+	{"nodeport", "nodes.yaml,nodeport.yaml", onNode("n1"), flowList(
 		flow(outside, "172.20.0.11:30080"), flow(pod, "172.20.0.11:30080"), flow("172.20.0.11", "127.0.0.1:30080"),
 		flow(pod, "127.0.0.1:30080"), flow(pod, "172.20.0.12:30080"))},
-	{"loadbalancer-source-ranges", "loadbalancer-source-ranges.yaml", onNode("n1"), flowList(
+	{"loadbalancer-source-ranges", "nodes.yaml,loadbalancer-source-ranges.yaml", onNode("n1"), flowList(
 		flow("198.51.100.7", "203.0.113.10:443"), flow("203.0.113.200", "203.0.113.10:443"), flow(outside, "203.0.113.10:443"),
 		flow(pod, "203.0.113.10:443"), flow("172.20.0.11", "203.0.113.10:443"), flow(outside, "172.20.0.11:30443"),
 		flow(pod, "10.96.0.82:443"), flow("198.51.100.7", "203.0.113.11:443"))},
@@ -54,22 +54,22 @@ var views = []view{
 		flow(outside, "198.51.100.20:4317"), flow(pod, "198.51.100.20:4317"))},
 	{"external-ip-disabled", "external-ip.yaml", onNode("n1", "--disable-external-ips"), flowList(
 		flow(outside, "198.51.100.20:4317"), flow(pod, "10.96.0.83:4317"))},
-	{"dual-stack", "dual-stack.yaml", onNode("n1"), flowList(
+	{"dual-stack", "nodes.yaml,dual-stack.yaml", onNode("n1"), flowList(
 		flow(pod, "10.96.0.84:80"), flow("fd00:10::1:20", "[fd00:96::84]:80"),
 		flow(outside, "172.20.0.11:30084"), flow("2001:db8::1", "[fd00:20::11]:30084"))},
 	{"session-affinity", "session-affinity.yaml", onNode("n1"), flowList(flow(pod, "10.96.0.85:80"))},
-	{"internal-traffic-policy-local-n1", "internal-traffic-policy-local.yaml", onNode("n1", "--node-ip", "172.20.0.11"), flowList(
+	{"internal-traffic-policy-local-n1", "nodes.yaml,internal-traffic-policy-local.yaml", onNode("n1"), flowList(
 		flow(pod, "10.96.0.86:514"), flow(pod, "172.20.0.11:30514"))},
-	{"internal-traffic-policy-local-n3", "internal-traffic-policy-local.yaml", onNode("n3", "--node-ip", "172.20.0.13"), flowList(
+	{"internal-traffic-policy-local-n3", "nodes.yaml,internal-traffic-policy-local.yaml", onNode("n3"), flowList(
 		flow(pod, "10.96.0.86:514"), flow(outside, "172.20.0.13:30514"))},
-	{"external-traffic-policy-local-n1", "external-traffic-policy-local.yaml", onNode("n1", "--node-ip", "172.20.0.11"), flowList(
+	{"external-traffic-policy-local-n1", "nodes.yaml,external-traffic-policy-local.yaml", onNode("n1"), flowList(
 		flow(outside, "203.0.113.20:80"), flow(pod, "203.0.113.20:80"), flow("172.20.0.11", "198.51.100.21:80"),
 		flow(outside, "172.20.0.11:30087"), flow(outside, "10.96.0.87:80"))},
-	{"external-traffic-policy-local-n2", "external-traffic-policy-local.yaml", onNode("n2", "--node-ip", "172.20.0.12"), flowList(
+	{"external-traffic-policy-local-n2", "nodes.yaml,external-traffic-policy-local.yaml", onNode("n2"), flowList(
 		flow(outside, "203.0.113.20:80"), flow(pod, "203.0.113.20:80"), flow(outside, "172.20.0.12:30087"), flow(pod, "10.96.0.87:80"))},
-	{"topology-zones-north", "topology-zones.yaml", onNode("n1"), flowList(flow(pod, "10.96.0.88:9000"))},
-	{"topology-zones-moved", "topology-zones.yaml", onNode("n1", "--node-label", "topology.kubernetes.io/zone=south"), flowList(flow(pod, "10.96.0.88:9000"))},
-	{"topology-zones-west", "topology-zones.yaml", onNode("n9", "--node-label", "topology.kubernetes.io/zone=west"), flowList(flow(pod, "10.96.0.88:9000"))},
+	{"topology-zones-north", "nodes.yaml,topology-zones.yaml", onNode("n1"), flowList(flow(pod, "10.96.0.88:9000"))},
+	{"topology-zones-moved", "nodes.yaml,topology-zones.yaml", onNode("n1", "--node-label", "topology.kubernetes.io/zone=south"), flowList(flow(pod, "10.96.0.88:9000"))},
+	{"topology-zones-west", "nodes.yaml,topology-zones.yaml", onNode("n9", "--node-label", "topology.kubernetes.io/zone=west"), flowList(flow(pod, "10.96.0.88:9000"))},
 	{"terminating", "terminating.yaml", onNode("n1"), flowList(flow(pod, "10.96.0.89:80"), flow(pod, "10.96.0.90:80"))},
 	{"udp-dns", "udp-dns.yaml", onNode("n1"), flowList(flow(pod, "10.96.0.10:53/UDP"), flow(pod, "10.96.0.10:53"))},
 	{"sctp", "sctp.yaml", onNode("n1"), flowList(flow(pod, "10.96.0.91:2905/SCTP"), flow(pod, "10.96.0.91:2905"))},
@@ -145,4 +145,40 @@ func TestEveryExampleHasAView(t *testing.T) {
 			t.Errorf("examples/%s is in no golden test", entry.Name())
 		}
 	}
+}
+
+// TestCommandsInExamplesRun runs what the comment of each example says to run.
+func TestCommandsInExamplesRun(t *testing.T) {
+	t.Chdir(examplesDir)
+	for _, pattern := range []string{"*.yaml", "*/*.yaml"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("no examples match %s: %v", pattern, err)
+		}
+		for _, file := range files {
+			for _, command := range commandsIn(t, file) {
+				status, out, errOut := fairlead(t, "", command...)
+				if status != exitFine || out == "" || errOut != "" {
+					t.Errorf("%s: fairlead %s: exit status %d: %s", file, strings.Join(command, " "), status, errOut)
+				}
+			}
+		}
+	}
+}
+
+// commandsIn returns the arguments of the commands in a file's comment, which
+// a backslash continues on the next line.
+func commandsIn(t *testing.T, file string) [][]string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var commands [][]string
+	for _, line := range strings.Split(strings.ReplaceAll(string(text), "\\\n#", ""), "\n") {
+		if command, ok := strings.CutPrefix(line, "#   fairlead "); ok {
+			commands = append(commands, strings.Fields(strings.ReplaceAll(command, "'", "")))
+		}
+	}
+	return commands
 }
