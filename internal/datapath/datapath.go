@@ -154,7 +154,7 @@ func (d *Datapath) open() error {
 	if d.barrier, err = newBarrier(); err != nil {
 		return err
 	}
-	pinned, err := openGeneration(d.cfg.PinPath, nil)
+	pinned, err := openGeneration(d.cfg.PinPath, unix.PROT_READ|unix.PROT_WRITE)
 	if err != nil {
 		return err
 	}
@@ -248,7 +248,7 @@ func lockPinPath(path string) (*os.File, error) {
 
 // writerOf names the writer that signed the current maps.
 func writerOf(path string) string {
-	g, err := openGeneration(path, &ebpf.LoadPinOptions{ReadOnly: true})
+	g, err := openGeneration(path, unix.PROT_READ)
 	if err != nil || g == nil {
 		return "it has not written its name yet"
 	}

@@ -186,8 +186,10 @@ func inherit(previous *generation, name string, spec *ebpf.MapSpec) (*ebpf.Map, 
 	return m, nil
 }
 
-// openGeneration opens what the current link names; nil if there is none.
-func openGeneration(pinPath string, options *ebpf.LoadPinOptions) (*generation, error) {
+// openGeneration opens what the current link names; nil if there is none. The
+// kernel maps no array through a read-only descriptor, so that a reader is one
+// by its mapping: protection is unix.PROT_READ, with PROT_WRITE for a writer.
+func openGeneration(pinPath string, protection int) (*generation, error) {
 	target, err := os.Readlink(filepath.Join(pinPath, currentLink))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
@@ -206,16 +208,12 @@ func openGeneration(pinPath string, options *ebpf.LoadPinOptions) (*generation, 
 		return nil, fmt.Errorf("list the pinned maps: %w", err)
 	}
 	for _, e := range entries {
-		m, err := ebpf.LoadPinnedMap(filepath.Join(folder, e.Name()), options)
+		m, err := ebpf.LoadPinnedMap(filepath.Join(folder, e.Name()), nil)
 		if err != nil {
 			g.close()
 			return nil, fmt.Errorf("open the pinned map %s: %w", e.Name(), err)
 		}
 		g.maps[e.Name()] = m
-	}
-	protection := unix.PROT_READ | unix.PROT_WRITE
-	if options != nil && options.ReadOnly {
-		protection = unix.PROT_READ
 	}
 	if err := g.mmap(protection); err != nil {
 		g.close()

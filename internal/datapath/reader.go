@@ -10,7 +10,7 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
 
 	"github.com/fairlead-io/fairlead/internal/api"
 	"github.com/fairlead-io/fairlead/internal/model"
@@ -25,9 +25,9 @@ type Reader struct {
 	maps    *generation
 }
 
-// OpenReader opens the current maps read-only. ErrNotPinned if there are none.
+// OpenReader opens the current maps and writes nothing to them. ErrNotPinned if there are none.
 func OpenReader(pinPath string) (*Reader, error) {
-	g, err := openGeneration(pinPath, &ebpf.LoadPinOptions{ReadOnly: true})
+	g, err := openGeneration(pinPath, unix.PROT_READ)
 	if err != nil {
 		return nil, err
 	}
