@@ -5,6 +5,7 @@ package reflector
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -39,6 +40,7 @@ type apiServer struct {
 	jsonOnly  bool
 	noStream  bool                                     // refuses to stream lists, as old servers do
 	faults    map[string]*apierrors.StatusError        // by "list services"
+	lists     map[string]string                        // answers to list, word for word, by resource
 	objects   map[string]map[string]runtime.Object     // by resource and key
 	history   map[string][]watch.Event                 // by resource
 	watchers  map[string]map[chan watch.Event]struct{} // by resource
@@ -61,6 +63,7 @@ func newAPIServer(t *testing.T) *apiServer {
 		t:        t,
 		codecs:   serializer.NewCodecFactory(scheme),
 		faults:   make(map[string]*apierrors.StatusError),
+		lists:    make(map[string]string),
 		objects:  make(map[string]map[string]runtime.Object),
 		history:  make(map[string][]watch.Event),
 		watchers: make(map[string]map[chan watch.Event]struct{}),
@@ -157,6 +160,13 @@ func (s *apiServer) fail(request string, err *apierrors.StatusError) {
 	s.faults[request] = err
 }
 
+// answer replies to list with this JSON from now on; "" ends that.
+func (s *apiServer) answer(resource, text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lists[resource] = text
+}
+
 // count says how often a request was made.
 func (s *apiServer) count(request string) int {
 	s.mu.Lock()
@@ -245,6 +255,11 @@ func (s *apiServer) selected(r *http.Request, resource string) []runtime.Object 
 func (s *apiServer) list(w http.ResponseWriter, r *http.Request, resource string, media runtime.SerializerInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if text := s.lists[resource]; text != "" {
+		w.Header().Set("Content-Type", runtime.ContentTypeJSON)
+		_, _ = io.WriteString(w, text)
+		return
+	}
 	all := s.selected(r, resource)
 	listMeta := metav1.ListMeta{ResourceVersion: strconv.Itoa(s.version)}
 	from, _ := strconv.Atoi(r.URL.Query().Get("continue"))

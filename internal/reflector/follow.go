@@ -90,7 +90,7 @@ func (f *follower) watch(ctx context.Context, options metav1.ListOptions) (watch
 			return f.observe(ctx, w, false), nil
 		}
 		if streamed && !away(err) {
-			return nil, err
+			return nil, plainError(options, err)
 		}
 		err = f.failed(ctx, "watch", err)
 		if ctx.Err() != nil || !away(err) {
@@ -98,6 +98,16 @@ func (f *follower) watch(ctx context.Context, options metav1.ListOptions) (watch
 		}
 		pause.wait(ctx)
 	}
+}
+
+// plainError strips an error of what it is if it cannot be that. client-go
+// answers "expired" by asking again at once for the newest state. A server
+// that calls the newest state expired would be asked without end.
+func plainError(options metav1.ListOptions, err error) error {
+	if options.ResourceVersion == "" {
+		return errors.New(err.Error())
+	}
+	return err
 }
 
 // away says that nobody answered, or that whoever answered asks to be left

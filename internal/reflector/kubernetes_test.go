@@ -238,6 +238,14 @@ func TestKubernetesIsStaleNotEmpty(t *testing.T) {
 			s.fail("watch services", apierrors.NewTooManyRequests("later", 1))
 			s.cut("services")
 		}, "watch services: later", func(s *apiServer) { s.fail("watch services", nil) }},
+		{"an answer cannot be decoded", func(s *apiServer) {
+			s.answer("services", `{"kind":"ServiceList","apiVersion":"v1","items":[{"spec":{"ports":[{"port":"web"}]}}]}`)
+			s.fail("watch services", apierrors.NewGone("start over"))
+			s.cut("services")
+		}, "list services: json: cannot unmarshal string into Go struct field", func(s *apiServer) {
+			s.answer("services", "")
+			s.fail("watch services", nil)
+		}},
 		{"the API server is gone", func(s *apiServer) { s.stop() }, "connection refused", func(s *apiServer) { s.restart() }},
 	} {
 		t.Run(tc.name+" (R31)", func(t *testing.T) {
