@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net"
 	"net/http"
 	"net/url"
@@ -103,31 +104,37 @@ func (c *Client) Trace(ctx context.Context, flows []FlowRequest) ([]Trace, error
 	return traces, nil
 }
 
-// Refusals calls emit for each refused connection from now on, until ctx ends
-// (then it returns nil), emit fails, or the agent stops.
-func (c *Client) Refusals(ctx context.Context, emit func(Refusal) error) error {
+// Refusals opens the stream of refused connections from now on. Ranging over
+// it ends without an error when ctx ends, and with one when the agent stops;
+// it must be ranged over once, which closes it.
+func (c *Client) Refusals(ctx context.Context) (iter.Seq2[Refusal, error], error) {
 	body, err := c.send(ctx, http.MethodGet, "/v1/refusals", nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer body.Close()
-	for lines := json.NewDecoder(body); ; {
-		line := refusalLine{Refusal: new(Refusal)}
-		err := lines.Decode(&line)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case errors.Is(err, io.EOF):
-			return errors.New("the agent ended the stream: it has stopped, or starts again")
-		case err != nil:
-			return fmt.Errorf("read the agent's stream of refusals: %w", err)
-		case line.Error != "":
-			return fmt.Errorf("the agent ended the stream: %s", line.Error)
+	return func(yield func(Refusal, error) bool) {
+		defer body.Close()
+		for lines := json.NewDecoder(body); ; {
+			refusal, err := nextRefusal(lines)
+			if ctx.Err() != nil || !yield(refusal, err) || err != nil {
+				return
+			}
 		}
-		if err := emit(*line.Refusal); err != nil {
-			return err
-		}
+	}, nil
+}
+
+func nextRefusal(lines *json.Decoder) (Refusal, error) {
+	line := refusalLine{Refusal: new(Refusal)}
+	err := lines.Decode(&line)
+	switch {
+	case errors.Is(err, io.EOF):
+		return Refusal{}, errors.New("the agent ended the stream: it has stopped, or starts again")
+	case err != nil:
+		return Refusal{}, fmt.Errorf("read the agent's stream of refusals: %w", err)
+	case line.Error != "":
+		return Refusal{}, fmt.Errorf("the agent ended the stream: %s", line.Error)
 	}
+	return *line.Refusal, nil
 }
 
 func ask[T any](ctx context.Context, c *Client, path string) (T, error) {

@@ -244,16 +244,15 @@ func TestRefusalsAreStreamed(t *testing.T) {
 		{SchemaVersion: SchemaVersion, Address: "10.96.0.10", Port: 53, Action: "reject", Reason: "no endpoint"},
 		{SchemaVersion: SchemaVersion, Address: "fd00::10", Port: 80, Action: "drop"},
 	}
-	enough := errors.New("seen enough")
 	tests := []struct {
 		name    string
 		failure error
-		stop    func(cancel func()) error // at the last refusal
+		last    func(cancel func()) (more bool) // at the last refusal
 		want    string
 	}{
-		{"until the caller's context ends, which is no error", nil, func(cancel func()) error { cancel(); return nil }, "<nil>"},
-		{"until the caller has seen enough", nil, func(func()) error { return enough }, "seen enough"},
-		{"until the agent fails, with its words", errors.New("the ring buffer is closed"), func(func()) error { return nil },
+		{"until the caller's context ends, which is no error", nil, func(cancel func()) bool { cancel(); return true }, "<nil>"},
+		{"until the caller has seen enough", nil, func(func()) bool { return false }, "<nil>"},
+		{"until the agent fails, with its words", errors.New("the ring buffer is closed"), func(func()) bool { return true },
 			"the agent ended the stream: the ring buffer is closed"},
 	}
 	for _, test := range tests {
@@ -263,13 +262,7 @@ func TestRefusalsAreStreamed(t *testing.T) {
 			client := serve(t, s)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			var got []Refusal
-			err := client.Refusals(ctx, func(refusal Refusal) error {
-				if got = append(got, refusal); len(got) < len(refusals) {
-					return nil
-				}
-				return test.stop(cancel)
-			})
+			got, err := collect(ctx, client, func(n int) bool { return n < len(refusals) || test.last(cancel) })
 			if fmt.Sprint(err) != test.want {
 				t.Errorf("got error %v, want %s", err, test.want)
 			}
@@ -278,6 +271,24 @@ func TestRefusalsAreStreamed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// collect reads refusals while more says so, and returns how the stream ended.
+func collect(ctx context.Context, client *Client, more func(n int) bool) ([]Refusal, error) {
+	stream, err := client.Refusals(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var got []Refusal
+	for refusal, err := range stream {
+		if err != nil {
+			return got, err
+		}
+		if got = append(got, refusal); !more(len(got)) {
+			break
+		}
+	}
+	return got, nil
 }
 
 func TestAnAgentThatStopsEndsTheStreamWithAnError(t *testing.T) {
@@ -289,7 +300,7 @@ func TestAnAgentThatStopsEndsTheStreamWithAnError(t *testing.T) {
 	s.refusals = []Refusal{{Address: "10.96.0.10"}}
 	server := &http.Server{Handler: NewHandler(s)}
 	go func() { _ = server.Serve(listener) }()
-	err = NewClient(listener.Addr().String()).Refusals(t.Context(), func(Refusal) error { return server.Close() })
+	_, err = collect(t.Context(), NewClient(listener.Addr().String()), func(int) bool { return server.Close() == nil })
 	if err == nil || !strings.HasPrefix(err.Error(), "read the agent's stream of refusals: ") && !strings.HasPrefix(err.Error(), "the agent ended the stream") {
 		t.Errorf("got %v", err)
 	}

@@ -174,6 +174,20 @@ func TestAWatchFollowsTheAgent(t *testing.T) {
 	}
 }
 
+func TestAStatusWatchPrintsOnlyChanges(t *testing.T) {
+	s := newStage(t)
+	agent := s.startAgent(t)
+	defer agent.interrupt(t)
+	watch := start(t, "status", "-w")
+	pages := func() int { return strings.Count(watch.out.String(), "Healthy:") }
+	eventually(t, "the watch shows the status", func() bool { return pages() == 1 })
+	if err := os.Remove(filepath.Join(s.manifests, "sctp.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the watch shows that a Service went", func() bool { return pages() >= 2 })
+	watch.interrupt(t)
+}
+
 func TestMonitorShowsARefusedConnection(t *testing.T) {
 	s := newStage(t)
 	agent := s.startAgent(t)

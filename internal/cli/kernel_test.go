@@ -5,6 +5,8 @@ package cli
 import (
 	"encoding/json"
 	"log/slog"
+	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -180,6 +182,38 @@ func TestDiffComparesObjectsWithTheKernel(t *testing.T) {
 				t.Errorf("exit status %d: %s%s", status, diff, errOut)
 			}
 		})
+	}
+}
+
+func TestDiffGoesOnWithoutTheAPI(t *testing.T) {
+	pinPath := filepath.Join(lab.NewBPFFS(t), "fairlead")
+	w := compiled(t, everyExample(t))
+	writeKernel(t, pinPath, w.resolved)
+	folder := t.TempDir()
+	for name, answer := range map[string]any{"status.json": api.Status{Node: kernelNode}, "frontends.json": w.frontends()} {
+		text, err := json.Marshal(answer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, name), text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	socket := filepath.Join(folder, "agent.sock")
+	listener, err := api.Listen(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: api.NewHandler(record(folder))}
+	go func() { _ = server.Serve(listener) }()
+	defer server.Close()
+
+	status, out, errOut := fairlead(t, "", "diff", "--socket", socket, "--pin-path", pinPath)
+	if status != exitFine || !strings.HasPrefix(out, "no drift: tables = kernel (") {
+		t.Errorf("exit status %d: %s", status, out)
+	}
+	if errOut != "fairlead: the API is not compared: the record holds no desired.json\n" {
+		t.Errorf("stderr says %q", errOut)
 	}
 }
 

@@ -5,6 +5,7 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -30,45 +31,67 @@ each line is one JSON object.`,
 				return err
 			}
 		}
-		emit := e.refusalPrinter(output)
-		return api.NewClient(*socket).Refusals(cmd.Context(), func(r api.Refusal) error {
-			if *service != "" && r.Service != *service {
-				return nil
-			}
-			return emit(r)
-		})
+		stream, err := api.NewClient(*socket).Refusals(cmd.Context())
+		if err != nil {
+			return err
+		}
+		return e.printRefusals(output, *service, stream)
 	}
 	return cmd
 }
 
-// refusalPrinter returns what prints one refusal. A line of a table cannot
-// wait for the ones that follow, so its columns only ever grow.
-func (e *env) refusalPrinter(output *format) func(api.Refusal) error {
-	switch output.value {
-	case "json":
-		encoder := json.NewEncoder(e.out)
-		encoder.SetEscapeHTML(false)
-		return func(r api.Refusal) error {
-			if err := encoder.Encode(r); err != nil {
-				return fmt.Errorf("write the refusal: %w", err)
-			}
-			return nil
-		}
-	case "yaml":
-		return func(r api.Refusal) error { return e.printData(output, r) }
+// printRefusals prints those of a Service, or all, as they come.
+func (e *env) printRefusals(output *format, service string, stream iter.Seq2[api.Refusal, error]) error {
+	emit, err := e.refusalPrinter(output)
+	if err != nil {
+		return err
 	}
-	// The usual widths, so that few lines are out of line.
+	for refusal, err := range stream {
+		if err != nil {
+			return err
+		}
+		if service != "" && refusal.Service != service {
+			continue
+		}
+		if err := emit(refusal); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refusalPrinter returns what prints one refusal. Before people see the first
+// they see the header, and so that the stream is open.
+func (e *env) refusalPrinter(output *format) (func(api.Refusal) error, error) {
+	if output.value == "yaml" {
+		return func(r api.Refusal) error { return e.printData(output, r) }, nil
+	}
+	if output.value == "json" {
+		return e.printLine, nil
+	}
+	// A line cannot wait for those that follow, so columns only ever grow. They
+	// begin with the usual widths, and few lines will be out of line.
 	lines := &table{
 		columns: columns("TIME", "PROCESS", "FROM", "ADDRESS", "SERVICE", "ACTION", "REASON"),
 		widths:  []int{len("15:04:05.000"), 20, len("netns 0000"), 20, 24, len("reject"), 0},
 	}
+	err := e.print(lines.text(false, e.colour))
+	lines.headless = true
 	return func(r api.Refusal) error {
 		lines.rows = nil
 		lines.add(refusalCells(r)...)
-		text := lines.text(false, e.colour)
-		lines.headless = true
-		return e.print(text)
+		return e.print(lines.text(false, e.colour))
+	}, err
+}
+
+// printLine writes one line of NDJSON.
+func (e *env) printLine(r api.Refusal) error {
+	encoder := json.NewEncoder(e.out)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(r); err != nil {
+		return fmt.Errorf("write the refusal: %w", err)
 	}
+	return nil
 }
 
 func refusalCells(r api.Refusal) []string {

@@ -108,7 +108,7 @@ func orNone(cell string) string {
 }
 
 var (
-	alarming  = []string{"Error", "no", "unhealthy"}
+	alarming  = []string{"Error", "no"}
 	notifying = []string{"Pending", "reject", "drop", "shadowed", "unsupported", "stale"}
 )
 
