@@ -110,6 +110,8 @@ Exit status: 0 fine, 1 findings or drift, 2 could not run.`,
 		newDiff(e),
 		newExplain(e),
 		newMonitor(e),
+		newDemo(e),
+		newCleanup(e),
 		newVersion(e),
 	)
 	return root

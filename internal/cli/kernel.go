@@ -4,6 +4,7 @@ package cli
 
 import (
 	"context"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -14,8 +15,15 @@ import (
 // defaultPinPath is where an agent pins its maps unless told otherwise.
 const defaultPinPath = "/sys/fs/bpf/fairlead"
 
+// pinPathEnv names the pin path where --pin-path does not.
+const pinPathEnv = "FAIRLEAD_PIN_PATH"
+
 func pinPathFlag(cmd *cobra.Command) *string {
-	return cmd.Flags().String("pin-path", defaultPinPath, "`FOLDER` on a bpffs where the agent pins its maps")
+	path := os.Getenv(pinPathEnv)
+	if path == "" {
+		path = defaultPinPath
+	}
+	return cmd.Flags().String("pin-path", path, "`FOLDER` on a bpffs where the agent pins its maps; "+pinPathEnv+" sets it too")
 }
 
 // readKernel reads the pinned maps, whether or not an agent runs.

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package demo shows Fairlead at work on one machine, without a cluster: a real
+// agent on a scratch cgroup, real servers behind real addresses, connections
+// through VIPs, and the first incident played against it.
+//
+// Everything happens in namespaces that end with the demo, so no packet can
+// leave the machine and nothing stays behind.
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead-io/fairlead/internal/datapath"
+)
+
+// stageVariable tells the program that it is the demo's inside.
+const stageVariable = "FAIRLEAD_DEMO_INSIDE"
+
+// Inside says whether this process is the part of the demo that Run started
+// in namespaces of its own, and that Play is to be called.
+func Inside() bool { return os.Getenv(stageVariable) != "" }
+
+// Run makes a scratch cgroup and namespaces, plays the demo in them, and takes
+// all of it away again, however the demo ends. Its error says what went wrong;
+// that the demo found something amiss is one, too.
+func Run(ctx context.Context, out, errOut io.Writer) (err error) {
+	if os.Geteuid() != 0 {
+		return errors.New("the demo loads eBPF programs and makes namespaces: run it as root")
+	}
+	// The inside is to die with the thread that started it: keep that thread.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	cgroup, err := newCgroup()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, cgroup.remove()) }()
+	folder, err := os.Open(cgroup.path)
+	if err != nil {
+		return fmt.Errorf("open the scratch cgroup: %w", err)
+	}
+	defer folder.Close()
+	work, err := os.MkdirTemp("", "fairlead-demo-")
+	if err != nil {
+		return fmt.Errorf("make a folder for the demo: %w", err)
+	}
+	defer os.RemoveAll(work)
+
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program's file: %w", err)
+	}
+	cmd := exec.CommandContext(ctx, self, "demo")
+	cmd.Env = append(os.Environ(), stageVariable+"="+work, "FAIRLEAD_DEMO_CGROUP="+cgroup.path)
+	cmd.Stdout, cmd.Stderr = out, errOut
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 10 * time.Second
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  unix.CLONE_NEWNET | unix.CLONE_NEWNS,
+		UseCgroupFD: true, CgroupFD: int(folder.Fd()),
+		Pdeathsig: syscall.SIGKILL,
+		// A group of its own: Ctrl-C comes to this process, which passes it on.
+		Setpgid: true,
+	}
+	err = cmd.Run()
+	if ctx.Err() != nil {
+		return errors.New("interrupted: everything the demo made is removed")
+	}
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return errFailed
+	}
+	if err != nil {
+		return fmt.Errorf("start the demo in its namespaces: %w", err)
+	}
+	return nil
+}
+
+var errFailed = errors.New("the demo did not go as it should: what went wrong stands above")
+
+// scratch is a cgroup that holds the demo's processes and nothing else.
+type scratch struct{ path string }
+
+func newCgroup() (*scratch, error) {
+	root, err := datapath.FindCgroup()
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(root, fmt.Sprintf("fairlead-demo-%d", os.Getpid()))
+	if err := os.Mkdir(path, 0o755); err != nil {
+		return nil, fmt.Errorf("make a scratch cgroup: %w", err)
+	}
+	return &scratch{path}, nil
+}
+
+// remove ends what still runs in the cgroup. The folder is busy until the last
+// process is gone.
+func (s *scratch) remove() error {
+	kill := filepath.Join(s.path, "cgroup.kill")
+	if err := os.WriteFile(kill, []byte("1"), 0); err != nil {
+		return fmt.Errorf("end the processes of the demo: %w", err)
+	}
+	for range 500 {
+		err := os.Remove(s.path)
+		if err == nil {
+			return nil
+		}
+		if !errors.Is(err, unix.EBUSY) {
+			return fmt.Errorf("remove the scratch cgroup: %w", err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	return fmt.Errorf("the scratch cgroup %s is still busy: remove it with rmdir", s.path)
+}
