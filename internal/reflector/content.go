@@ -33,6 +33,9 @@ type file struct {
 	info     os.FileInfo // nil: read it again in any case
 	manifest manifest
 	good     bool // it has been read without being broken
+	// hot says that the file was being written when it was read: another write
+	// may have come within the same tick of the file system's clock.
+	hot bool
 }
 
 func newContent(f *folder, p *parser, h Handler) *content {
@@ -93,7 +96,7 @@ func (c *content) reread(name string, settled bool) (again bool) {
 		return false
 	}
 	seen := known != nil && known.info != nil
-	if seen && unchanged(known.info, info) {
+	if seen && unchanged(known.info, info) && !(settled && known.hot) {
 		return false
 	}
 	if !settled && (!seen || os.SameFile(known.info, info)) {
@@ -112,7 +115,8 @@ func (c *content) reread(name string, settled bool) (again bool) {
 		return false
 	}
 	c.accept(name, info, m)
-	return false
+	c.files[name].hot = settled && time.Since(info.ModTime()) < quiet
+	return c.files[name].hot
 }
 
 // emptied says that a file which held objects became empty just now: whoever

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net/url"
 	"reflect"
 	"sync"
 	"time"
@@ -143,6 +144,11 @@ func (f *follower) stale() bool {
 // failed tells the handler that the kind is stale, once per reason, and
 // returns the error that says what was being done.
 func (f *follower) failed(ctx context.Context, verb string, err error) error {
+	// The URL of a request says what verb and resource say, and a random timeout.
+	var request *url.Error
+	if errors.As(err, &request) {
+		err = request.Err
+	}
 	err = fmt.Errorf("%s %s: %w", verb, f.resource.name, err)
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -246,7 +246,7 @@ func TestKubernetesIsStaleNotEmpty(t *testing.T) {
 			s.answer("services", "")
 			s.fail("watch services", nil)
 		}},
-		{"the API server is gone", func(s *apiServer) { s.stop() }, "connection refused", func(s *apiServer) { s.restart() }},
+		{"the API server is gone", func(s *apiServer) { s.stop() }, "watch services: dial tcp 127.0.0.1:", func(s *apiServer) { s.restart() }},
 	} {
 		t.Run(tc.name+" (R31)", func(t *testing.T) {
 			t.Parallel()
