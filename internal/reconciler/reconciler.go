@@ -119,6 +119,7 @@ func (r *Reconciler) Run(ctx context.Context) {
 	defer compare.Stop()
 	retry := time.NewTimer(time.Hour)
 	defer retry.Stop()
+	completed := r.changes.Completed()
 	for {
 		more := r.Step()
 		if r.unfinished() {
@@ -128,6 +129,8 @@ func (r *Reconciler) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-more:
+		case <-completed:
+			completed = nil
 		case <-compare.C:
 			r.Compare()
 		case <-r.cfg.Datapath.Reclaimed():

@@ -156,6 +156,13 @@ func (c *Changes) Next() (changes []Change, revision uint64, complete bool, more
 	return changes, revision, complete, more
 }
 
+// Completed returns a channel that is closed when the first fill is over,
+// which may come without a change: a cluster may have no Services.
+func (c *Changes) Completed() <-chan struct{} {
+	_, completed := c.t.services.Initialized(c.t.db.ReadTxn())
+	return completed
+}
+
 // Snapshot is the tables at one moment.
 type Snapshot struct {
 	txn    statedb.ReadTxn
