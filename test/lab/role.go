@@ -9,6 +9,10 @@ import (
 	"testing"
 )
 
+// Tests are those of a package: a testing.M, or what prepares and clears away
+// something around it.
+type Tests interface{ Run() int }
+
 // roleVariable names the role in the environment of a test binary that plays
 // one. Its arguments are the role's, not flags of package testing.
 const roleVariable = "FAIRLEAD_LAB_ROLE"
@@ -22,7 +26,7 @@ type Role func(args []string) error
 // package that starts roles has
 //
 //	func TestMain(m *testing.M) { lab.Main(m, roles) }
-func Main(m *testing.M, roles map[string]Role) {
+func Main(m Tests, roles map[string]Role) {
 	name, ok := os.LookupEnv(roleVariable)
 	if !ok {
 		os.Exit(m.Run())

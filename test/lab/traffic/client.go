@@ -99,6 +99,27 @@ func (c *Conn) Ask() Reply {
 	return c.client.do(request{Op: opAsk, Conn: c.id, Timeout: c.client.Timeout}).Reply
 }
 
+// AskAt asks one question at another address than the one the socket was
+// opened for, which only a UDPUnconnected socket can.
+func (c *Conn) AskAt(to string) Reply {
+	c.client.t.Helper()
+	return c.client.do(c.request(opAsk, to)).Reply
+}
+
+// Connect connects a UDP socket again, to another address; it has failed if
+// the reply says so.
+func (c *Conn) Connect(to string) Reply {
+	c.client.t.Helper()
+	return c.client.do(c.request(opConnect, to)).Reply
+}
+
+func (c *Conn) request(op operation, to string) request {
+	c.client.t.Helper()
+	r := c.client.request(op, "", to)
+	r.Conn = c.id
+	return r
+}
+
 // Close closes the socket.
 func (c *Conn) Close() {
 	c.client.t.Helper()

@@ -10,6 +10,8 @@ import (
 	"net/netip"
 	"os"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // roleClient is the role of a client's process.
@@ -19,16 +21,17 @@ const roleClient = "traffic-client"
 type operation string
 
 const (
-	opOpen  operation = "open"
-	opAsk   operation = "ask"
-	opClose operation = "close"
-	opMany  operation = "many"
+	opOpen    operation = "open"
+	opAsk     operation = "ask"
+	opConnect operation = "connect"
+	opClose   operation = "close"
+	opMany    operation = "many"
 )
 
 // request is one line to a client.
 type request struct {
 	Op       operation
-	Conn     int // of opAsk and opClose
+	Conn     int // of opAsk, opConnect and opClose
 	Network  Network
 	To, From netip.AddrPort
 	Timeout  time.Duration
@@ -78,7 +81,12 @@ func (open sockets) do(r request) (response, error) {
 	if !ok {
 		return response{}, fmt.Errorf("%s: no socket has the number %d", r.Op, r.Conn)
 	}
+	if r.To.IsValid() {
+		s.to = r.To
+	}
 	switch r.Op {
+	case opConnect:
+		return response{Reply: Reply{Error: errorName(unix.Connect(s.fd, sockaddr(s.to)))}}, nil
 	case opAsk:
 		return response{Reply: ask(s, r.Timeout)}, nil
 	case opClose:

@@ -134,6 +134,30 @@ func TestConn(t *testing.T) {
 		}
 	})
 
+	t.Run("one unconnected socket asks several servers, and hears each at its own address", func(t *testing.T) {
+		a, b := Listen(t, serverNS, "a", UDP, server4+":0"), Listen(t, serverNS, "b", UDP, server4+":0")
+		conn, _ := client.Open(UDPUnconnected, a.Addr().String())
+		defer conn.Close()
+		for _, server := range []*Server{b, a, b} {
+			reply := conn.AskAt(server.Addr().String())
+			if reply.Server != server.name || reply.From != server.Addr() {
+				t.Errorf("at %s: %s answers from %s", server.Addr(), reply, reply.From)
+			}
+		}
+	})
+
+	t.Run("a UDP socket that is connected again talks to its new peer", func(t *testing.T) {
+		a, b := Listen(t, serverNS, "a", UDP, server4+":0"), Listen(t, serverNS, "b", UDP, server4+":0")
+		conn, _ := client.Open(UDP, a.Addr().String())
+		defer conn.Close()
+		if reply := conn.Connect(b.Addr().String()); reply.Error != "" {
+			t.Fatal(reply.Error)
+		}
+		if reply := conn.Ask(); reply.Server != "b" || reply.Peername != b.Addr() {
+			t.Errorf("%s answers, the peer is %s", reply, reply.Peername)
+		}
+	})
+
 	t.Run("connections end with their server", func(t *testing.T) {
 		server := Listen(t, serverNS, "web", TCP, server4+":0")
 		conn, _ := client.Open(TCP, server.Addr().String())
