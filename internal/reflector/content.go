@@ -126,16 +126,6 @@ func emptied(known *file, info os.FileInfo) bool {
 		time.Since(info.ModTime()) < emptyGrace
 }
 
-// cause returns an error of a system call without the path, which is named
-// anyway.
-func cause(err error) string {
-	var path *fs.PathError
-	if errors.As(err, &path) {
-		return path.Err.Error()
-	}
-	return err.Error()
-}
-
 func unchanged(a, b os.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }

@@ -66,7 +66,7 @@ func (p *parser) readPath(path string, stdin io.Reader) ([]manifest, error) {
 			continue
 		}
 		if err != nil {
-			return nil, err
+			m = unreadable(file, "cannot be read: "+cause(err))
 		}
 		manifests = append(manifests, m)
 	}
@@ -91,6 +91,16 @@ func (p *parser) readAll(name string, from io.Reader) (manifest, error) {
 		return unreadable(name, fmt.Sprintf("is larger than %d MiB: split it into several files", maxFileSize>>20)), nil
 	}
 	return p.parse(name, data), nil
+}
+
+// cause returns an error of a system call without the path, which is named
+// anyway.
+func cause(err error) string {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Err.Error()
+	}
+	return err.Error()
 }
 
 // manifestNames returns the names in a folder that manifests have, sorted.

@@ -94,6 +94,21 @@ func TestReadFiles(t *testing.T) {
 		{"a value of the wrong type is named with its path and line",
 			"apiVersion: v1\nkind: Service\nmetadata:\n  name: a\nspec:\n  ports:\n  - port: 80\n  - name: x\n    port: web\n", "",
 			[]string{"stdin:9: document 1: Service default/a: spec.ports[1].port: a string stands where a whole number is expected"}},
+		{"a list where a mapping belongs is named",
+			"apiVersion: v1\nkind: Service\nmetadata:\n  name: a\nspec:\n- port: 80\n", "",
+			[]string{"stdin:5: document 1: Service default/a: spec: an array stands where a mapping is expected"}},
+		{"a number where text belongs is named",
+			"apiVersion: v1\nkind: Service\nmetadata:\n  name: a\nspec:\n  externalIPs:\n  - 192.0.2.1\n  - 5\n", "",
+			[]string{"spec.externalIPs"}},
+		{"text where a list belongs is named",
+			"apiVersion: v1\nkind: Service\nmetadata:\n  name: a\nspec:\n  externalIPs: 192.0.2.1\n", "",
+			[]string{"stdin:6: document 1: Service default/a: spec.externalIPs: a string stands where a list is expected"}},
+		{"text where true or false belongs is named",
+			"apiVersion: v1\nkind: Service\nmetadata:\n  name: a\nspec:\n  publishNotReadyAddresses: maybe\n", "",
+			[]string{"stdin:6: document 1: Service default/a: spec.publishNotReadyAddresses: a string stands where true or false is expected"}},
+		{"a time that is none is named",
+			"apiVersion: v1\nkind: Service\nmetadata:\n  name: a\n  creationTimestamp: yesterday\n", "",
+			[]string{`stdin:1: document 1: Service default/a: parsing time "yesterday"`}},
 		{"a name that YAML 1.1 takes for a bool is named",
 			"apiVersion: v1\nkind: Service\nmetadata:\n  name: on\n", "",
 			[]string{"stdin:4: document 1: Service: metadata.name: a bool stands where a string is expected"}},
@@ -200,6 +215,18 @@ func TestReadFilesOfPaths(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantProblems(t, problems, huge+": is larger than 64 MiB: split it into several files")
+	})
+	t.Run("a file of a folder that cannot be opened is named, and the others are read", func(t *testing.T) {
+		dir := t.TempDir()
+		write(t, filepath.Join(dir, "a.yaml"), service("a", 80))
+		if err := os.Symlink("b.yaml", filepath.Join(dir, "b.yaml")); err != nil {
+			t.Fatal(err)
+		}
+		objects, problems, err := ReadFiles([]string{dir}, nil)
+		if got := summary(objects); err != nil || got != "default/a:80" {
+			t.Errorf("got %q, %v", got, err)
+		}
+		wantProblems(t, problems, dir+"/b.yaml: cannot be read: too many levels of symbolic links")
 	})
 	t.Run("a path that is not there is an error", func(t *testing.T) {
 		_, _, err := ReadFiles([]string{dir + "/none.yaml"}, nil)

@@ -150,6 +150,16 @@ func TestFolderFollows(t *testing.T) {
 				{do: over("a.yaml", "\x00\x01\x02"), want: "default/a:80", problem: "a.yaml: is not text: byte 0x00 at offset 0"},
 				{do: over("a.yaml", service("a", 81)), want: "default/a:81"},
 			}},
+		{"a file that cannot be opened keeps its last good content",
+			map[string]string{"a.yaml": service("a", 80)}, []step{
+				{do: func(t *testing.T, dir string) {
+					if err := os.Symlink("a.yaml", filepath.Join(dir, ".loop")); err != nil {
+						t.Fatal(err)
+					}
+					rename(t, filepath.Join(dir, ".loop"), filepath.Join(dir, "a.yaml"))
+				}, want: "default/a:80", problem: "a.yaml: cannot be read: too many levels of symbolic links"},
+				{do: over("a.yaml", service("a", 81)), want: "default/a:81"},
+			}},
 		{"a file that stays empty is believed in the end", map[string]string{"a.yaml": service("a", 80)}, []step{
 			{do: in("a.yaml", ""), want: "", deleted: []string{"Service default/a"}},
 		}},

@@ -114,3 +114,11 @@ func typeName(t reflect.Type) string {
 	}
 	return "a " + t.String()
 }
+
+// article puts "a" or "an" before a word of the JSON decoder.
+func article(word string) string {
+	if strings.HasPrefix(word, "a") || strings.HasPrefix(word, "o") {
+		return "an " + word
+	}
+	return "a " + word
+}

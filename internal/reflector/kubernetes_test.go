@@ -267,6 +267,25 @@ func TestKubernetesIsStaleNotEmpty(t *testing.T) {
 	}
 }
 
+func TestKubernetesNamesInvalidObjectsOfAList(t *testing.T) {
+	s := filled(t)
+	s.put("services", onPort("bad", 0))
+	s.put("services", onPort("worse", -1))
+	r := newRecorder()
+	r.run(t, source(t, s))
+	r.awaitListed(t)
+	r.await(t, "two problems", func() bool { return len(r.problems) == 2 && r.saysProblem("Service shop/bad: ") })
+	r.awaitPorts(t, "shop/a:80 shop/b:81")
+	r.await(t, "an open watch", func() bool { return s.watching("services") })
+	s.expire("services")
+	s.put("services", onPort("bad", 82))
+	s.put("services", onPort("worse", 70000))
+	s.compact()
+	s.cut("services")
+	r.awaitPorts(t, "shop/a:80 shop/b:81 shop/bad:82")
+	r.await(t, "one problem", func() bool { return len(r.problems) == 1 && r.saysProblem("Service shop/worse: ") })
+}
+
 func TestKubernetesIsNotListedBeforeItIs(t *testing.T) {
 	s := filled(t)
 	s.fail("list endpointslices", forbidden("endpointslices"))

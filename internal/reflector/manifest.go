@@ -298,7 +298,7 @@ func (r *reading) mistyped(err error, title, inner string) {
 		Line:     line,
 		Object:   oneLine(title),
 		Field:    strings.TrimPrefix(field, inner+"."),
-		Message:  fmt.Sprintf("a %s stands where %s is expected", wrong.Value, typeName(wrong.Type)),
+		Message:  fmt.Sprintf("%s stands where %s is expected", article(wrong.Value), typeName(wrong.Type)),
 	})
 }
 
