@@ -23,12 +23,14 @@ endif
 # root in another user's checkout.
 VCS := $(shell git status >/dev/null 2>&1 && echo true || echo false)
 
+DATAPATH := internal/datapath
+
 # Packages whose tests touch neither kernel nor API server run a second time
 # under the race detector.
 PURE = $(shell go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./internal/... \
-	| grep -v -e /internal/datapath -e /test/ | cut -d' ' -f1)
+	| grep -v -e '^[^ ]*/$(DATAPATH)' -e /fairlead/test/ | cut -d' ' -f1)
 
-DATAPATH := internal/datapath
+# What `make generate` reads and writes, in $(DATAPATH).
 GENERATED := bpf/*.c bpf/*.h generate.go *_bpfel.go *_bpfel.o
 
 .PHONY: build
