@@ -199,18 +199,19 @@ func TestFolderFollows(t *testing.T) {
 
 func TestFolderNeverPassesThroughAbsent(t *testing.T) {
 	for _, tc := range []struct {
-		name  string
-		start map[string]string
-		do    func(t *testing.T, dir string)
-		want  string
+		name   string
+		within time.Duration
+		start  map[string]string
+		do     func(t *testing.T, dir string)
+		want   string
 	}{
-		{"a file that is truncated and written after a while", map[string]string{"a.yaml": service("a", 80)},
+		{"a file that is truncated and written after a while", emptyGrace, map[string]string{"a.yaml": service("a", 80)},
 			func(t *testing.T, dir string) {
 				write(t, filepath.Join(dir, "a.yaml"), "")
 				time.Sleep(emptyGrace / 2)
 				write(t, filepath.Join(dir, "a.yaml"), service("a", 81))
 			}, "default/a:81"},
-		{"a file that is written piece by piece", map[string]string{"a.yaml": service("a", 80) + "---\n" + service("b", 80)},
+		{"a file that is written piece by piece", quiet, map[string]string{"a.yaml": service("a", 80) + "---\n" + service("b", 80)},
 			func(t *testing.T, dir string) {
 				f, err := os.Create(filepath.Join(dir, "a.yaml"))
 				if err != nil {
@@ -224,19 +225,19 @@ func TestFolderNeverPassesThroughAbsent(t *testing.T) {
 					time.Sleep(quiet / 10)
 				}
 			}, "default/a:81 default/b:81"},
-		{"a file that is moved away and written anew", map[string]string{"a.yaml": service("a", 80)},
+		{"a file that is moved away and written anew", quiet, map[string]string{"a.yaml": service("a", 80)},
 			func(t *testing.T, dir string) {
 				rename(t, filepath.Join(dir, "a.yaml"), filepath.Join(dir, "a.yaml~"))
 				write(t, filepath.Join(dir, "a.yaml"), service("a", 81))
 				remove(t, filepath.Join(dir, "a.yaml~"))
 			}, "default/a:81"},
-		{"an object that moves from one file to another, both renamed over",
+		{"an object that moves from one file to another, both renamed over", quiet,
 			map[string]string{"a.yaml": service("a", 80) + "---\n" + service("x", 80), "b.yaml": service("b", 80)},
 			func(t *testing.T, dir string) {
 				replace(t, filepath.Join(dir, "a.yaml"), service("a", 80))
 				replace(t, filepath.Join(dir, "b.yaml"), service("b", 80)+"---\n"+service("x", 81))
 			}, "default/a:80 default/b:80 default/x:81"},
-		{"an object that moves to a file of another name", map[string]string{"a.yaml": service("x", 80)},
+		{"an object that moves to a file of another name", quiet, map[string]string{"a.yaml": service("x", 80)},
 			func(t *testing.T, dir string) {
 				rename(t, filepath.Join(dir, "a.yaml"), filepath.Join(dir, "b.yaml"))
 				write(t, filepath.Join(dir, "b.yaml"), service("x", 81))
@@ -244,11 +245,22 @@ func TestFolderNeverPassesThroughAbsent(t *testing.T) {
 	} {
 		t.Run(tc.name+" (R4)", func(t *testing.T) {
 			t.Parallel()
-			dir, r := followed(t, tc.start)
-			tc.do(t, dir)
-			r.awaitPorts(t, tc.want)
-			pass()
-			r.wantDeleted(t)
+			// On a busy machine a change may take longer than the folder waits
+			// for it; that says nothing, and is tried again.
+			for range 20 {
+				dir, r := followed(t, tc.start)
+				began := time.Now()
+				tc.do(t, dir)
+				took := time.Since(began)
+				r.awaitPorts(t, tc.want)
+				if took >= tc.within {
+					continue
+				}
+				pass()
+				r.wantDeleted(t)
+				return
+			}
+			t.Fatalf("this machine never made the change within %s", tc.within)
 		})
 	}
 }
