@@ -62,7 +62,7 @@ func serviceName(namespace, arg string) (string, error) {
 	if !qualified {
 		space, name = namespace, arg
 	}
-	if space == "" || name == "" || strings.Contains(name, "/") {
+	if space == "" || name == "" || strings.Contains(space+name, "/") {
 		return "", fmt.Errorf("%q names no Service: write NAMESPACE/NAME, or give --namespace", arg)
 	}
 	if namespace != "" && space != namespace {

@@ -52,6 +52,7 @@ func FuzzArguments(f *testing.F) {
 	for _, seed := range []string{"shop/web", "web", "10.96.0.80:80/UDP", "[fd00::1]:80", "a/b/c", "/", ":", "10.0.0.1", "x:y/z"} {
 		f.Add("", seed)
 		f.Add("shop", seed)
+		f.Add("shop/", seed)
 	}
 	f.Fuzz(func(t *testing.T, namespace, arg string) {
 		filter, err := newFilter(namespace, []string{arg}, true)
