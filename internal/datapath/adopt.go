@@ -167,7 +167,7 @@ func (d *Datapath) adoptFrontends() error {
 				return
 			}
 		}
-		d.strays = append(d.strays, k)
+		d.strays[k] = struct{}{}
 	})
 }
 

@@ -78,8 +78,9 @@ type Datapath struct {
 	owners map[uint32]int
 	// ranges are the source ranges in the kernel, by owner.
 	ranges map[uint32]map[rangeKey]struct{}
-	// strays are hash elements that make no sense; Prune deletes them.
-	strays []frontendKey
+	// strays are hash elements that make no sense; Prune deletes them. None is
+	// in installed.
+	strays map[frontendKey]struct{}
 
 	mu       sync.Mutex // guards what publishing and reclaiming share
 	room     *extents
@@ -125,6 +126,7 @@ func Open(cfg Config, log *slog.Logger) (*Datapath, error) {
 	d := &Datapath{
 		cfg: cfg, log: log, lock: lock,
 		installed: map[frontendKey]installed{},
+		strays:    map[frontendKey]struct{}{},
 		owners:    map[uint32]int{},
 		ranges:    map[uint32]map[rangeKey]struct{}{},
 		known:     newAdopted(),

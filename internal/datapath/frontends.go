@@ -13,47 +13,83 @@ import (
 // InsertFrontends makes each frontend point to its set; one that does already
 // is left alone. The result has an error per frontend, or is nil if all went
 // well. Sets must have been published before.
-//
-// An element is replaced only when an address changes hands between Services;
-// a program that meets it in that moment sees that its seal does not fit.
 func (d *Datapath) InsertFrontends(frontends []Frontend) []error {
-	keys := make([]frontendKey, 0, len(frontends))
-	values := make([]frontend, 0, len(frontends))
-	index := make([]int, 0, len(frontends))
-	for i, f := range frontends {
-		k := keyOf(f.Key)
-		if have, ok := d.installed[k]; ok && have.set == f.Set {
-			if !have.wanted {
-				d.installed[k] = installed{f.Set, true}
-			}
-			continue
-		}
-		keys = append(keys, k)
-		values = append(values, frontendOf(k, uint32(f.Set), d.shadows[f.Set].owner))
-		index = append(index, i)
-	}
 	defer func() { d.frontendCount.Store(int64(len(d.installed))) }()
 	var errs []error
+	fail := func(i int, err error) {
+		if errs == nil {
+			errs = make([]error, len(frontends))
+		}
+		errs[i] = err
+	}
+	var born []frontendKey
+	var want []installed
+	var index []int
+	for i, f := range frontends {
+		k, wanted := keyOf(f.Key), installed{f.Set, true}
+		have, ok := d.installed[k]
+		if ok && have.set == f.Set {
+			d.installed[k] = wanted
+			continue
+		}
+		if _, stray := d.strays[k]; !ok && !stray {
+			born, want, index = append(born, k), append(want, wanted), append(index, i)
+			continue
+		}
+		if err := d.replace(k, wanted); err != nil {
+			fail(i, err)
+		}
+	}
+	d.insert(born, want, func(i int, err error) { fail(index[i], err) })
+	return errs
+}
+
+// insert writes elements that the hash does not have yet.
+func (d *Datapath) insert(keys []frontendKey, want []installed, fail func(int, error)) {
+	values := make([]frontend, len(keys))
+	for i, k := range keys {
+		values[i] = d.value(k, want[i].set)
+	}
 	for done := 0; done < len(keys); {
 		n, err := d.current.maps[mapFrontends].BatchUpdate(keys[done:], values[done:], nil)
 		for i := done; i < done+n; i++ {
-			d.installed[keys[i]] = installed{SetID(values[i].Set), true}
+			d.installed[keys[i]] = want[i]
 		}
 		done += n
 		if err == nil && n > 0 {
 			continue
 		}
 		if done == len(keys) {
-			break
+			return
 		}
-		if errs == nil {
-			errs = make([]error, len(frontends))
-		}
-		errs[index[done]] = fmt.Errorf("write frontend %s: %w", keys[done],
-			mapFull(err, mapFrontends, d.cfg.Sizes.Frontends, "--max-frontends"))
+		fail(done, d.writeError(keys[done], err))
 		done++
 	}
-	return errs
+}
+
+// replace writes over an element: an address changes hands between Services,
+// or someone else wrote to the map. A program may be looking at the old
+// element, and the kernel uses its memory for the next one that is written;
+// the program would then miss its key, and take the address for no Service's.
+// So the next write waits until no such program runs any more.
+func (d *Datapath) replace(k frontendKey, want installed) error {
+	if err := d.current.maps[mapFrontends].Put(k, d.value(k, want.set)); err != nil {
+		return d.writeError(k, err)
+	}
+	d.installed[k] = want
+	delete(d.strays, k)
+	if !d.current.adopted {
+		return nil // no program reads these maps yet
+	}
+	return d.barrier.wait()
+}
+
+func (d *Datapath) value(k frontendKey, set SetID) frontend {
+	return frontendOf(k, uint32(set), d.shadows[set].owner)
+}
+
+func (d *Datapath) writeError(k frontendKey, err error) error {
+	return fmt.Errorf("write frontend %s: %w", k, mapFull(err, mapFrontends, d.cfg.Sizes.Frontends, "--max-frontends"))
 }
 
 // DeleteFrontends removes each frontend that still points to the set named
@@ -74,7 +110,7 @@ func (d *Datapath) deleteKeys(keys []frontendKey) error {
 	for done := 0; done < len(keys); {
 		n, err := d.current.maps[mapFrontends].BatchDelete(keys[done:], nil)
 		for _, k := range keys[done : done+n] {
-			delete(d.installed, k)
+			d.forget(k)
 		}
 		done += n
 		if err == nil && n > 0 {
@@ -86,10 +122,15 @@ func (d *Datapath) deleteKeys(keys []frontendKey) error {
 		if err := ignoreMissing(err); err != nil {
 			return fmt.Errorf("delete frontend %s: %w", keys[done], err)
 		}
-		delete(d.installed, keys[done])
+		d.forget(keys[done])
 		done++
 	}
 	return nil
+}
+
+func (d *Datapath) forget(k frontendKey) {
+	delete(d.installed, k)
+	delete(d.strays, k)
 }
 
 // Prune deletes what was pinned before the start and was not asked for since,
@@ -97,10 +138,8 @@ func (d *Datapath) deleteKeys(keys []frontendKey) error {
 // once (R33).
 func (d *Datapath) Prune() (deleted int, err error) {
 	var unwanted []frontendKey
-	for _, k := range d.strays {
-		if _, ok := d.installed[k]; !ok {
-			unwanted = append(unwanted, k)
-		}
+	for k := range d.strays {
+		unwanted = append(unwanted, k)
 	}
 	for k, have := range d.installed {
 		if !have.wanted {
@@ -110,7 +149,7 @@ func (d *Datapath) Prune() (deleted int, err error) {
 	if err := d.deleteKeys(unwanted); err != nil {
 		return 0, err
 	}
-	d.strays = nil
+	d.strays = map[frontendKey]struct{}{}
 	for _, id := range d.known.unclaimed() {
 		if err := d.ReleaseSet(id); err != nil {
 			return len(unwanted), err
@@ -140,30 +179,34 @@ func (d *Datapath) CompareFrontends() (repaired int, err error) {
 			return
 		}
 		seen[k] = struct{}{}
-		if f != frontendOf(k, uint32(have.set), d.shadows[have.set].owner) {
+		if f != d.value(k, have.set) {
 			wrong = append(wrong, k)
 		}
 	})
 	if err != nil {
 		return 0, err
 	}
-	for k := range d.installed {
-		if _, ok := seen[k]; !ok {
-			wrong = append(wrong, k)
-		}
+	// What does not belong goes first: it may be what fills the map.
+	if err := d.deleteKeys(foreign); err != nil {
+		return 0, err
 	}
+	repaired = len(foreign)
 	for _, k := range wrong {
-		set := d.installed[k].set
-		value := frontendOf(k, uint32(set), d.shadows[set].owner)
-		if err := d.current.maps[mapFrontends].Put(k, value); err != nil {
-			return repaired, fmt.Errorf("repair frontend %s: %w", k, mapFull(err, mapFrontends, d.cfg.Sizes.Frontends, "--max-frontends"))
+		if err := d.replace(k, d.installed[k]); err != nil {
+			return repaired, err
 		}
 		repaired++
 	}
-	if err := d.deleteKeys(foreign); err != nil {
-		return repaired, err
+	var missing []frontendKey
+	var want []installed
+	for k, have := range d.installed {
+		if _, ok := seen[k]; !ok {
+			missing, want = append(missing, k), append(want, have)
+		}
 	}
-	return repaired + len(foreign), nil
+	repaired += len(missing)
+	d.insert(missing, want, func(_ int, failed error) { err, repaired = failed, repaired-1 })
+	return repaired, err
 }
 
 // readFrontends calls f for every element. An element that appears or goes in

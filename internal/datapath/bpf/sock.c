@@ -110,12 +110,12 @@ static __always_inline int refuse(const struct selection *s)
  * Only a kernel without memory forgets; the connection itself works then. */
 static __always_inline void remember(struct bpf_sock_addr *ctx, const struct selection *s)
 {
-	struct peer *p, zero = {};
 	struct bpf_sock *sk = ctx->sk;
+	struct peer *p;
 
 	if (!sk)
 		return;
-	p = bpf_sk_storage_get(&fairlead_peers, sk, &zero, BPF_SK_STORAGE_GET_F_CREATE);
+	p = bpf_sk_storage_get(&fairlead_peers, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!p)
 		return;
 	p->frontend = s->target;
@@ -191,7 +191,7 @@ static __always_inline int on_sendmsg(struct bpf_sock_addr *ctx, struct selectio
 	if (s->protocol != IPPROTO_UDP || !ours(s))
 		return PASS;
 	if (ctx->sk)
-		known = bpf_sk_storage_get(&fairlead_peers, ctx->sk, 0, 0);
+		known = bpf_sk_storage_get(&fairlead_peers, ctx->sk, NULL, 0);
 	if (known)
 		last = *known;
 	cookie = bpf_get_socket_cookie(ctx);
@@ -229,7 +229,7 @@ static __always_inline bool turn_back(struct bpf_sock_addr *ctx, struct endpoint
 
 	if (!ctx->sk)
 		return false;
-	p = bpf_sk_storage_get(&fairlead_peers, ctx->sk, 0, 0);
+	p = bpf_sk_storage_get(&fairlead_peers, ctx->sk, NULL, 0);
 	if (!p)
 		return false;
 	if (same_endpoint(&p->backend, e)) {
