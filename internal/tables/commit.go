@@ -103,7 +103,7 @@ func (w *Writer) compete(in *input) {
 	}
 	in.contender = contender
 	for spot := range in.own.Spots() {
-		if loser := w.contest.enter(spot, in); loser != nil {
+		for _, loser := range w.contest.enter(spot, in) {
 			w.touchRival(loser, in)
 		}
 	}

@@ -20,9 +20,10 @@ func newContest() contest {
 	return contest{map[model.Spot]*input{}, map[model.Spot][]*input{}}
 }
 
-// enter adds a contender, and returns whose claims on the spot changed hands:
-// the one that lost it or, if the newcomer did not get it, none but itself.
-func (c *contest) enter(spot model.Spot, in *input) (affected *input) {
+// enter adds a contender, and returns whose claims on the spot are held by
+// another than before, the newcomer itself apart: if it got the spot, all
+// others there, since each says who holds it.
+func (c *contest) enter(spot model.Spot, in *input) (affected []*input) {
 	holder := c.holders[spot]
 	if holder == nil {
 		c.holders[spot] = in
@@ -37,7 +38,7 @@ func (c *contest) enter(spot model.Spot, in *input) (affected *input) {
 	}
 	c.holders[spot] = in
 	c.rivals[spot] = append(c.rivals[spot], holder)
-	return holder
+	return c.rivals[spot]
 }
 
 // leave takes a contender out, and returns all others there: if it was the

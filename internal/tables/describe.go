@@ -3,8 +3,10 @@
 package tables
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/fairlead-io/fairlead/internal/model"
 )
@@ -14,30 +16,46 @@ const firstSeen = "the Service was first seen"
 // maxChanges bounds the facts kept of one transition.
 const maxChanges = 20
 
-// describe says in words what changed between two rows of a Service. Sets that
-// changed alike, as those of several roles do, are told once.
+// facts collects what changed, each fact once: sets of several roles change
+// alike. A large Service may have very many.
+type facts struct {
+	list []string
+	seen map[string]struct{}
+}
+
+func (f *facts) add(format string, args ...any) {
+	fact := fmt.Sprintf(format, args...)
+	if _, told := f.seen[fact]; told {
+		return
+	}
+	f.seen[fact] = struct{}{}
+	f.list = append(f.list, fact)
+}
+
+// cut leaves out what is too much for a row.
+func (f *facts) cut() []string {
+	if len(f.list) <= maxChanges {
+		return f.list
+	}
+	kept := slices.Clone(f.list[:maxChanges-1])
+	return append(kept, fmt.Sprintf("and %d more changes", len(f.list)-len(kept)))
+}
+
+// describe says in words what changed between two rows of a Service.
 func describe(before, after *Service) []string {
-	var facts []string
-	add := func(format string, args ...any) {
-		fact := fmt.Sprintf(format, args...)
-		if !slices.Contains(facts, fact) {
-			facts = append(facts, fact)
-		}
-	}
+	f := &facts{seen: map[string]struct{}{}}
 	if before.Ignored != after.Ignored {
-		add("%s", ignoredFact(after.Ignored))
+		f.add("%s", ignoredFact(after.Ignored))
 	}
-	describeClaims(before.Compiled.Claims, after.Compiled.Claims, add)
+	merge(before.Compiled.Claims, after.Compiled.Claims, compareClaims, func(was, is *model.Claim) {
+		f.claim(was, is, after.Compiled.Sets)
+	})
 	merge(before.Compiled.Sets, after.Compiled.Sets, compareSets, func(was, is *model.Set) {
 		if was != nil && is != nil && !was.Equal(is) {
-			describeSet(was, is, add)
+			f.set(was, is)
 		}
 	})
-	if len(facts) > maxChanges {
-		more := len(facts) - maxChanges + 1
-		facts = append(facts[:maxChanges-1], fmt.Sprintf("and %d more changes", more))
-	}
-	return facts
+	return f.cut()
 }
 
 func ignoredFact(reason string) string {
@@ -47,64 +65,111 @@ func ignoredFact(reason string) string {
 	return "the Service is not served: " + reason
 }
 
-func describeClaims(before, after []model.Claim, add func(string, ...any)) {
-	merge(before, after, compareClaims, func(was, is *model.Claim) {
-		switch {
-		case was == nil:
-			add("frontend %s (%s) appeared%s", is.Key, is.Type, shadowedBy(is))
-		case is == nil:
-			add("frontend %s (%s) went", was.Key, was.Type)
-		case was.Shadowed != is.Shadowed && is.Shadowed == "":
-			add("frontend %s (%s) is held by this Service again", is.Key, is.Type)
-		case was.Shadowed != is.Shadowed:
-			add("frontend %s (%s)%s", is.Key, is.Type, shadowedBy(is))
-		}
-	})
-}
-
-func shadowedBy(c *model.Claim) string {
-	if c.Shadowed == "" {
-		return ""
+func (f *facts) claim(was, is *model.Claim, sets []model.Set) {
+	switch {
+	case is == nil:
+		f.add("frontend %s went", label(was))
+	case was == nil && is.Shadowed == "":
+		f.add("frontend %s appeared: %s", label(is), outcome(&sets[is.Set]))
+	case was == nil:
+		f.add("frontend %s appeared, shadowed: held by %s", label(is), is.Shadowed)
+	case was.Shadowed != is.Shadowed && is.Shadowed == "":
+		f.add("frontend %s is held by this Service again: %s", label(is), outcome(&sets[is.Set]))
+	case was.Shadowed != is.Shadowed:
+		f.add("frontend %s is shadowed: held by %s", label(is), is.Shadowed)
 	}
-	return " is shadowed: " + c.Shadowed
 }
 
-func describeSet(was, is *model.Set, add func(string, ...any)) {
+// label names a frontend so that no two of a Service have the same.
+func label(c *model.Claim) string {
+	kind := c.Type.String()
+	if c.PortName != "" {
+		kind += ", port " + c.PortName
+	}
+	if c.Key.Scope != model.ScopeAll {
+		kind += ", " + c.Key.Scope.String()
+	}
+	return fmt.Sprintf("%s (%s)", c.Key, kind)
+}
+
+// outcome says what becomes of a connection.
+func outcome(s *model.Set) string {
+	if s.Action != model.ActionForward {
+		return fmt.Sprintf("%s (%s)", s.Action, s.Reason)
+	}
+	if len(s.Backends) == 1 {
+		return "forward to 1 backend"
+	}
+	return fmt.Sprintf("forward to %d backends", len(s.Backends))
+}
+
+func (f *facts) set(was, is *model.Set) {
 	port := is.Key.PortName
 	if port == "" {
 		port = is.Key.Protocol.String()
 	}
-	if was.Action != is.Action || was.Reason != is.Reason {
-		add("port %s (%s): %s → %s%s", port, is.Key.Role, was.Action, is.Action, because(is))
+	switch {
+	case was.Action != is.Action:
+		f.add("port %s (%s, %s): %s → %s", port, is.Key.Role, is.Key.Family, was.Action, outcome(is))
+	case was.Reason != is.Reason:
+		f.add("port %s (%s, %s): still %s, now because %s", port, is.Key.Role, is.Key.Family, is.Action, is.Reason)
 	}
 	if was.AffinitySeconds != is.AffinitySeconds {
-		add("port %s: affinity %d s → %d s", port, was.AffinitySeconds, is.AffinitySeconds)
+		f.add("port %s: session affinity %s → %s", port, affinity(was), affinity(is))
 	}
 	if !slices.Equal(was.SourceRanges, is.SourceRanges) {
-		add("port %s: source ranges %v → %v", port, was.SourceRanges, is.SourceRanges)
+		f.add("port %s: source ranges %s → %s", port, sourceRanges(was), sourceRanges(is))
 	}
-	describeBackends(port, was, is, add)
+	merge(allBackends(was), allBackends(is), comparePlaced, func(was, is *placed) { f.backend(port, was, is) })
 }
 
-func because(s *model.Set) string {
-	if s.Reason == "" {
-		return ""
+func affinity(s *model.Set) string {
+	if s.AffinitySeconds == 0 {
+		return "none"
 	}
-	return " (" + s.Reason + ")"
+	return fmt.Sprintf("%d s", s.AffinitySeconds)
 }
 
-// place is where in a set a backend stands.
-func describeBackends(port string, was, is *model.Set, add func(string, ...any)) {
-	merge(allBackends(was), allBackends(is), comparePlaced, func(a, b *placed) {
-		switch {
-		case a == nil:
-			add("port %s: backend %s appeared (%s)", port, b.AddrPort, b.place())
-		case b == nil:
-			add("port %s: backend %s went (was %s)", port, a.AddrPort, a.place())
-		case a.place() != b.place():
-			add("port %s: backend %s: %s → %s", port, b.AddrPort, a.place(), b.place())
-		}
-	})
+func sourceRanges(s *model.Set) string {
+	if len(s.SourceRanges) == 0 {
+		return "none, open to all"
+	}
+	return list(s.SourceRanges)
+}
+
+func list[T fmt.Stringer](all []T) string {
+	words := make([]string, len(all))
+	for i, v := range all {
+		words[i] = v.String()
+	}
+	return strings.Join(words, ", ")
+}
+
+func (f *facts) backend(port string, was, is *placed) {
+	if was == nil {
+		f.add("port %s: backend %s appeared (%s)", port, is.AddrPort, is.place())
+		return
+	}
+	if is == nil {
+		f.add("port %s: backend %s went (was %s)", port, was.AddrPort, was.place())
+		return
+	}
+	if was.place() != is.place() {
+		f.add("port %s: backend %s: %s → %s", port, is.AddrPort, was.place(), is.place())
+	}
+	if was.Node != is.Node {
+		f.add("port %s: backend %s is %s now, was %s", port, is.AddrPort, whereabouts(is.Node), whereabouts(was.Node))
+	}
+	if !slices.Equal(was.Slices, is.Slices) {
+		f.add("port %s: backend %s stands in EndpointSlice %s now, was in %s", port, is.AddrPort, list(is.Slices), list(was.Slices))
+	}
+}
+
+func whereabouts(node string) string {
+	if node == "" {
+		return "on no node"
+	}
+	return "on node " + node
 }
 
 // placed is a backend with the part of the set it stands in.
@@ -137,10 +202,7 @@ func comparePlaced(a, b *placed) int { return a.AddrPort.Compare(b.AddrPort) }
 func compareSets(a, b *model.Set) int { return a.Key.Compare(b.Key) }
 
 func compareClaims(a, b *model.Claim) int {
-	if c := a.Key.Compare(b.Key); c != 0 {
-		return c
-	}
-	return int(a.Type) - int(b.Type)
+	return cmp.Or(a.Key.Compare(b.Key), cmp.Compare(a.Type, b.Type), cmp.Compare(a.PortName, b.PortName))
 }
 
 // merge walks two sorted lists and calls f with the pair of each position; the

@@ -59,7 +59,7 @@ func (t *Tables) Report(r Report) {
 			continue
 		}
 		if e, had := t.status.exceptions[name]; had && len(e.errors) > 0 {
-			t.status.exceptions[name] = exception{healed: r.Time}
+			t.heal(name, r.Time)
 		}
 	}
 	for name, errors := range r.Failed {
@@ -75,6 +75,16 @@ func (t *Tables) Report(r Report) {
 		t.status.exceptions[name] = exception{errors: now}
 	}
 	t.touch()
+}
+
+// heal notes that a Service's rows are written. One that went after its rows
+// failed, and before that was reported, is forgotten now.
+func (t *Tables) heal(name model.Name, at time.Time) {
+	if _, _, there := t.services.Get(t.db.ReadTxn(), byName.Query(name.String())); !there {
+		delete(t.status.exceptions, name)
+		return
+	}
+	t.status.exceptions[name] = exception{healed: at}
 }
 
 // forget drops what is known of a Service that is gone.

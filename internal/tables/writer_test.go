@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/fairlead-io/fairlead/internal/model"
+	"github.com/fairlead-io/fairlead/internal/reflector"
+)
+
+func TestNoRowBeforeTheFirstListsAreComplete(t *testing.T) {
+	denied := errors.New("nodes is forbidden")
+	service, endpointSlice, node := reflector.KindService, reflector.KindEndpointSlice, reflector.KindNode
+	for _, tc := range []struct {
+		name   string
+		listed []reflector.Kind
+		stale  []reflector.Kind
+		want   bool
+	}{
+		{"nothing is listed", nil, nil, false},
+		{"Services and the node are, EndpointSlices are not (R33)", []reflector.Kind{service, node}, nil, false},
+		{"EndpointSlices and the node are, Services are not (R33)", []reflector.Kind{endpointSlice, node}, nil, false},
+		{"the node was not heard of yet", []reflector.Kind{service, endpointSlice}, nil, false},
+		{"EndpointSlices cannot be listed: stale is not empty (R31)", []reflector.Kind{service, node}, []reflector.Kind{endpointSlice}, false},
+		{"all are", []reflector.Kind{service, endpointSlice, node}, nil, true},
+		{"the node cannot be heard of", []reflector.Kind{service, endpointSlice}, []reflector.Kind{node}, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			tables, err := New()
+			if err != nil {
+				t.Fatal(err)
+			}
+			changes, err := tables.Follow()
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := &world{Writer: NewWriter(tables, thisNode, model.Options{})}
+			for _, k := range tc.listed {
+				w.Listed(k)
+			}
+			for _, k := range tc.stale {
+				w.Stale(k, denied)
+			}
+			w.put(serviceAndSlice()...)
+			rows, _, complete, _ := changes.Next()
+			if made := len(rows) == 1; made != tc.want || complete != tc.want || tables.Snapshot().Complete() != tc.want {
+				t.Errorf("%d rows, the first fill is complete: %v; want it to be %v", len(rows), complete, tc.want)
+			}
+		})
+	}
+}
+
+func serviceAndSlice() []any { return []any{service(web), slice(ready("10.0.0.1"))} }
+
+func TestTheFirstFillIsCompleteWithAllItsRows(t *testing.T) {
+	const many = 2*fillChunk + 1
+	tables, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	changes, err := tables.Follow()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := NewWriter(tables, thisNode, model.Options{})
+	for i := range many {
+		s := service(model.Name{Namespace: "default", Name: fmt.Sprintf("web-%d", i)})
+		w.Events([]reflector.Event{{Kind: reflector.KindService, Name: s.Name, Service: s}})
+	}
+	for k := reflector.KindService; k <= reflector.KindNode; k++ {
+		w.Listed(k)
+	}
+	w.Flush()
+	rows, _, complete, _ := changes.Next()
+	if len(rows) != many || !complete {
+		t.Errorf("%d rows of %d, complete: %v", len(rows), many, complete)
+	}
+	held := 0
+	for _, r := range rows {
+		if r.Row.Compiled.Claims[0].Shadowed == "" {
+			held++
+		}
+	}
+	if held != 1 {
+		t.Errorf("%d of the Services that all claim one address hold it (R27)", held)
+	}
+}
+
+func TestAStaleSourceKeepsItsRows(t *testing.T) {
+	w := newWorld(t)
+	w.put(serviceAndSlice()...)
+	before := w.row(t, web)
+	for k := reflector.KindService; k <= reflector.KindNode; k++ {
+		w.Stale(k, errors.New("the API server is gone"))
+	}
+	w.Flush()
+	if w.row(t, web) != before {
+		t.Error("the row is another although nothing was heard (R31)")
+	}
+	t.Run("and events that still come are taken", func(t *testing.T) {
+		w.put(slice())
+		if after := w.row(t, web); after.Compiled.Sets[0].Action != model.ActionReject {
+			t.Errorf("the row still has action %s", after.Compiled.Sets[0].Action)
+		}
+	})
+	t.Run("and Sources says since when and why", func(t *testing.T) {
+		states, _ := w.Sources()
+		for _, s := range states {
+			if s.Stale == nil || !s.Listed || s.Since.Before(start) {
+				t.Errorf("%+v", s)
+			}
+		}
+	})
+}
+
+func TestSources(t *testing.T) {
+	w := newWorld(t)
+	w.put(serviceAndSlice()...)
+	w.put(named(slice(), "web-s2"), named(slice(), "other"))
+	w.remove(reflector.KindEndpointSlice, named(slice(), "web-s2").Name)
+	t.Run("counts the objects there are", func(t *testing.T) {
+		states, _ := w.Sources()
+		var counts []int
+		for _, s := range states {
+			counts = append(counts, s.Count)
+		}
+		if !slices.Equal(counts, []int{1, 2, 1}) {
+			t.Errorf("%v Services, EndpointSlices and nodes", counts)
+		}
+	})
+	t.Run("dates a state by its beginning, not by its last report (R31)", func(t *testing.T) {
+		w.Stale(reflector.KindService, errors.New("refused"))
+		first, _ := w.Sources()
+		w.version++
+		w.Stale(reflector.KindService, errors.New("refused again"))
+		second, _ := w.Sources()
+		w.Stale(reflector.KindService, nil)
+		healed, _ := w.Sources()
+		if !first[0].Since.Equal(second[0].Since) || !healed[0].Since.After(second[0].Since) || healed[0].Stale != nil {
+			t.Errorf("since %v, then %v, healed %v", first[0].Since, second[0].Since, healed[0].Since)
+		}
+	})
+	t.Run("hands out problems that stay as they are", func(t *testing.T) {
+		mine := []reflector.Problem{{Message: "one"}}
+		w.Problems(mine)
+		mine[0].Message = "another"
+		if _, problems := w.Sources(); len(problems) != 1 || problems[0].Message != "one" {
+			t.Errorf("%v", problems)
+		}
+	})
+}
+
+func TestRunTakesWhatComes(t *testing.T) {
+	tables, err := New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := NewWriter(tables, thisNode, model.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { w.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	for k := reflector.KindService; k <= reflector.KindNode; k++ {
+		w.Listed(k)
+	}
+	s := service(web)
+	w.Events([]reflector.Event{{Kind: reflector.KindService, Name: web, Service: s}})
+	for version := uint64(0); ; {
+		if row, ok := tables.Snapshot().Service(web); ok && row.Object == s {
+			return
+		}
+		if version, err = tables.Wait(ctx, version); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestANodeThatDidNotChangeTouchesNothing(t *testing.T) {
+	listening := func(port string) model.Node {
+		n := thisNode
+		n.Listening = []model.Listener{{AddrPort: addrPort("0.0.0.0:" + port), Protocol: model.TCP}}
+		return n
+	}
+	w := newWorld(t)
+	w.SetNode(listening("22"))
+	w.put(serviceAndSlice()...)
+	before := w.row(t, web)
+	w.SetNode(listening("22"))
+	w.Flush()
+	if w.row(t, web) != before {
+		t.Error("the row was written again")
+	}
+	w.SetNode(listening("2222"))
+	w.Flush()
+	if w.row(t, web) == before {
+		t.Error("the row was not compiled for what the node listens on now")
+	}
+}
