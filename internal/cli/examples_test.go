@@ -55,7 +55,7 @@ var views = []view{
 	{"external-ip-disabled", "external-ip.yaml", onNode("n1", "--disable-external-ips"), flowList(
 		flow(outside, "198.51.100.20:4317"), flow(pod, "10.96.0.83:4317"))},
 	{"dual-stack", "nodes.yaml,dual-stack.yaml", onNode("n1"), flowList(
-		flow(pod, "10.96.0.84:80"), flow("fd00:10::1:20", "[fd00:96::84]:80"),
+		flow(pod, "10.96.0.84:80"), flow("fd00:10::1:20", "[fd00:10:96::84]:80"),
 		flow(outside, "172.20.0.11:30084"), flow("2001:db8::1", "[fd00:20::11]:30084"))},
 	{"session-affinity", "session-affinity.yaml", onNode("n1"), flowList(flow(pod, "10.96.0.85:80"))},
 	{"internal-traffic-policy-local-n1", "nodes.yaml,internal-traffic-policy-local.yaml", onNode("n1"), flowList(
