@@ -29,6 +29,7 @@ meets, and what changed last, with its cause.`,
 	}
 	namespace := cmd.Flags().StringP("namespace", "n", "", "`NAMESPACE` of the Service")
 	output, socket := outputFlag(cmd, "json", "yaml"), socketFlag(cmd)
+	completeServices(cmd, namespace, socket)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		what, err := explainTarget(*namespace, args[0])
 		if err != nil {

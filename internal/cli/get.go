@@ -69,6 +69,7 @@ func newGetServices(e *env) *cobra.Command {
 		Example: e.examples("fairlead get services", "fairlead get services -n kube-system -o wide", "fairlead get services default/web -o yaml"),
 	}
 	g, socket := addGetFlags(cmd), socketFlag(cmd)
+	completeServices(cmd, &g.namespace, socket)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		f, err := newFilter(g.namespace, args, false)
 		if err != nil {
@@ -93,6 +94,7 @@ func newGetFrontends(e *env) *cobra.Command {
 			"fairlead get frontends 10.96.0.10:53/UDP '[fd00::10]:53'", "fairlead get frontends -n kube-system -w"),
 	}
 	g, socket := addGetFlags(cmd), socketFlag(cmd)
+	completeServices(cmd, &g.namespace, socket)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		f, err := newFilter(g.namespace, args, true)
 		if err != nil {
@@ -116,6 +118,7 @@ func newGetBackends(e *env) *cobra.Command {
 		Example: e.examples("fairlead get backends", "fairlead get backends default/web", "fairlead get backends 10.0.1.7:8080"),
 	}
 	g, socket := addGetFlags(cmd), socketFlag(cmd)
+	completeServices(cmd, &g.namespace, socket)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		f, err := newFilter(g.namespace, args, true)
 		if err != nil {

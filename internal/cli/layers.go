@@ -33,17 +33,19 @@ func (e *env) reach(ctx context.Context, d *diffFlags) (*layers, error) {
 	l := &layers{}
 	client := api.NewClient(*d.socket)
 	status, agentErr := client.Status(ctx)
-	if agentErr != nil && !errors.Is(agentErr, api.ErrNoAgent) {
-		return nil, agentErr
-	}
 	if agentErr == nil {
 		d.objects.nodeFrom(status)
+	}
+	// An agent that answers, if only that it cannot say how it is, has tables.
+	if _, answered := errors.AsType[*api.Error](agentErr); answered || agentErr == nil {
 		l.tables = client.Frontends
+	} else if !errors.Is(agentErr, api.ErrNoAgent) {
+		return nil, agentErr
 	}
 	if err := l.reachAPI(e, d); err != nil {
 		return nil, err
 	}
-	if l.api == nil && agentErr == nil {
+	if l.api == nil && l.tables != nil {
 		l.api, l.apiMayFail = client.Desired, true
 	}
 	_, kernelErr := readKernel(*d.pinPath)
@@ -61,7 +63,7 @@ func tooFew(l *layers, agentErr, kernelErr error) error {
 	if l.api == nil {
 		missing = append(missing, "api: give -f FILE or --kubeconfig FILE")
 	}
-	if agentErr != nil {
+	if l.tables == nil {
 		missing = append(missing, "tables: "+agentErr.Error())
 	}
 	if kernelErr != nil {
