@@ -38,6 +38,7 @@ type stressSettings struct {
 	frontends uint32
 	rivals    uint32
 	pause     uint32
+	network   [12]byte // first bytes of the frontends' addresses; zero means IPv4
 }
 
 // stressReader is a program of testdata/reader.c over the pinned maps.
@@ -52,7 +53,11 @@ func newStressReader(t *testing.T, maps map[string]*ebpf.Map, s stressSettings) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, value := range map[string]uint32{"frontends": s.frontends, "rivals": s.rivals, "pause": s.pause} {
+	settings := map[string]any{"frontends": s.frontends, "rivals": s.rivals, "pause": s.pause}
+	if s.network != ([12]byte{}) {
+		settings["network"] = s.network
+	}
+	for name, value := range settings {
 		if err := spec.Variables[name].Set(value); err != nil {
 			t.Fatal(err)
 		}
@@ -229,7 +234,7 @@ func TestNoReaderSeesAMixedForeignOrMissingSet(t *testing.T) {
 				w.flip(n)
 				w.insert(stressFrontend(n, w.sets[n]))
 			}
-			r := newStressReader(t, w.current.maps, stressSettings{"stress_reader", frontends, 0, pause})
+			r := newStressReader(t, w.current.maps, stressSettings{"stress_reader", frontends, 0, pause, [12]byte{}})
 			o := w.stress(t, r, func(round int) {
 				for n := range frontends {
 					w.flip(n)
@@ -242,7 +247,7 @@ func TestNoReaderSeesAMixedForeignOrMissingSet(t *testing.T) {
 		})
 		t.Run(fmt.Sprintf("an address changes hands between Services, pause %d", pause), func(t *testing.T) {
 			w := newStressWriter(t)
-			r := newStressReader(t, w.current.maps, stressSettings{"stress_reader", frontends, frontends, pause})
+			r := newStressReader(t, w.current.maps, stressSettings{"stress_reader", frontends, frontends, pause, [12]byte{}})
 			o := w.stress(t, r, w.contest(frontends, 8, func(taken []Frontend) { w.insert(taken...) }))
 			if o != (outcomes{Forward: o.Forward}) || o.Forward == 0 {
 				t.Errorf("outcomes = %+v, want every look-up forwarded", o)
@@ -267,7 +272,7 @@ func TestForeignSetsAreSeenWithoutChecksAndWaiting(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newStressWriter(t)
-			r := newStressReader(t, w.current.maps, stressSettings{c.program, frontends, frontends, heldLong})
+			r := newStressReader(t, w.current.maps, stressSettings{c.program, frontends, frontends, heldLong, [12]byte{}})
 			change := w.contest(frontends, frontends, w.overwrite)
 			if c.waits {
 				change = w.contest(frontends, 8, func(taken []Frontend) { w.insert(taken...) })

@@ -30,13 +30,15 @@ static __always_inline void *lookup_and_pause(void *map, const void *key, bool h
 
 char _license[] SEC("license") = "Dual BSD/GPL";
 
-/* The frontends are FRONTEND_ADDRESS + 0 … frontends-1, port 80/TCP. The
+/* The frontends are FRONTEND_ADDRESS + 0 … frontends-1, port 80/TCP; the first
+ * three words of their addresses, in network byte order, can be set. The
  * backends of service n have the address BACKEND_ADDRESS + n, and the low 16
  * bits of their set's generation as the port. */
 #define FRONTEND_ADDRESS 0x0a600000 /* 10.96.0.0 */
 #define BACKEND_ADDRESS	 0x0b000000 /* 11.0.0.0 */
 
 volatile const __u32 frontends = 1;
+volatile const __be32 network[3] = { 0, 0, MAPPED };
 /* Frontend n belongs to service n, and, if rivals is set, at times to service
  * n + rivals instead. */
 volatile const __u32 rivals = 0;
@@ -71,7 +73,9 @@ static __always_inline __u32 dial(struct selection *s)
 {
 	__u32 n = (__u32)((__u64)bpf_get_prandom_u32() * frontends >> 32);
 
-	s->target.address[2] = MAPPED;
+	s->target.address[0] = network[0];
+	s->target.address[1] = network[1];
+	s->target.address[2] = network[2];
 	s->target.address[3] = bpf_htonl(FRONTEND_ADDRESS + n);
 	s->target.port = bpf_htons(80);
 	s->protocol = 6;
