@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fairlead-io/fairlead/internal/api"
+	"github.com/fairlead-io/fairlead/internal/cgroup"
 	"github.com/fairlead-io/fairlead/internal/datapath"
 	"github.com/fairlead-io/fairlead/internal/model"
 	"github.com/fairlead-io/fairlead/internal/reconciler"
@@ -127,7 +128,7 @@ func (a *Agent) openSource() error {
 // are served all the same.
 func (a *Agent) openDatapath(ctx context.Context) error {
 	if a.cfg.Cgroup == "" {
-		path, err := datapath.FindCgroup()
+		path, err := cgroup.Root()
 		if err != nil {
 			return err
 		}

@@ -15,14 +15,13 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/fairlead-io/fairlead/internal/datapath"
+	"github.com/fairlead-io/fairlead/internal/cgroup"
 )
 
 // stageVariable tells the program that it is the demo's inside.
@@ -42,12 +41,12 @@ func Run(ctx context.Context, out, errOut io.Writer) (err error) {
 	// The inside is to die with the thread that started it: keep that thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	cgroup, err := newCgroup()
+	scratch, err := cgroup.Create("fairlead-demo")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, cgroup.remove()) }()
-	folder, err := os.Open(cgroup.path)
+	defer func() { err = errors.Join(err, cgroup.Remove(scratch)) }()
+	folder, err := os.Open(scratch)
 	if err != nil {
 		return fmt.Errorf("open the scratch cgroup: %w", err)
 	}
@@ -63,7 +62,7 @@ func Run(ctx context.Context, out, errOut io.Writer) (err error) {
 		return fmt.Errorf("find this program's file: %w", err)
 	}
 	cmd := exec.CommandContext(ctx, self, "demo")
-	cmd.Env = append(os.Environ(), stageVariable+"="+work, "FAIRLEAD_DEMO_CGROUP="+cgroup.path)
+	cmd.Env = append(os.Environ(), stageVariable+"="+work, "FAIRLEAD_DEMO_CGROUP="+scratch)
 	cmd.Stdout, cmd.Stderr = out, errOut
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
@@ -89,38 +88,3 @@ func Run(ctx context.Context, out, errOut io.Writer) (err error) {
 }
 
 var errFailed = errors.New("the demo did not go as it should: what went wrong stands above")
-
-// scratch is a cgroup that holds the demo's processes and nothing else.
-type scratch struct{ path string }
-
-func newCgroup() (*scratch, error) {
-	root, err := datapath.FindCgroup()
-	if err != nil {
-		return nil, err
-	}
-	path := filepath.Join(root, fmt.Sprintf("fairlead-demo-%d", os.Getpid()))
-	if err := os.Mkdir(path, 0o755); err != nil {
-		return nil, fmt.Errorf("make a scratch cgroup: %w", err)
-	}
-	return &scratch{path}, nil
-}
-
-// remove ends what still runs in the cgroup. The folder is busy until the last
-// process is gone.
-func (s *scratch) remove() error {
-	kill := filepath.Join(s.path, "cgroup.kill")
-	if err := os.WriteFile(kill, []byte("1"), 0); err != nil {
-		return fmt.Errorf("end the processes of the demo: %w", err)
-	}
-	for range 500 {
-		err := os.Remove(s.path)
-		if err == nil {
-			return nil
-		}
-		if !errors.Is(err, unix.EBUSY) {
-			return fmt.Errorf("remove the scratch cgroup: %w", err)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	return fmt.Errorf("the scratch cgroup %s is still busy: remove it with rmdir", s.path)
-}

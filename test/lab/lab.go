@@ -7,8 +7,8 @@
 // A test names what it wants and gets it, or fails; all of it goes away with
 // the test. The package never changes the namespaces, cgroup or mounts that
 // the test process itself stands in, and uses no program of the machine's but
-// the kernel. It knows nothing of Services or of Fairlead's own packages; what
-// the processes say to each other is package traffic's business.
+// the kernel. It knows nothing of Services; what the processes say to each other
+// is package traffic's business.
 //
 // Tests that use it run as root.
 package lab
