@@ -52,6 +52,10 @@ type Frontend struct {
 	Set SetID
 }
 
+// Same says that both stand at one place in the kernel and point to one set:
+// there a row of scope "all" stands where one of scope "internal" would.
+func (f Frontend) Same(o Frontend) bool { return f.Set == o.Set && keyOf(f.Key) == keyOf(o.Key) }
+
 // Datapath is the one writer of the maps under a pin path. It is not safe for
 // concurrent use, but for what its methods' comments say.
 type Datapath struct {

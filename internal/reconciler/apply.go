@@ -212,7 +212,7 @@ func findSet(sets []model.Set, k model.SetKey) *model.Set {
 // drop collects the frontends and sets the Service does not have any more.
 func (b *batch) drop(before written, w *written) {
 	for _, f := range before.frontends {
-		if !slices.Contains(w.frontends, f) {
+		if !slices.ContainsFunc(w.frontends, f.Same) {
 			b.deletes = append(b.deletes, f)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -28,22 +29,83 @@ func TestFill(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			filled := make(chan struct{})
-			writer := follow(t, func() error { close(filled); return nil })
+			writer, _ := follow(t, filled)
 			writer.Events(events)
-			for _, kind := range []reflector.Kind{reflector.KindService, reflector.KindEndpointSlice, reflector.KindNode} {
-				writer.Listed(kind)
-			}
+			list(writer)
 			select {
 			case <-filled:
-			case <-time.After(10 * time.Second):
+			case <-time.After(patience):
 				t.Error("the fill is not over")
 			}
 		})
 	}
 }
 
-// follow runs a writer and a reconciler on real maps until the test ends.
-func follow(t *testing.T, filled func() error) *tables.Writer {
+// A frontend goes from scope "all" to "internal" and back with the policy, and
+// stands at one place in the kernel all the time (R12).
+func TestTrafficPolicyChange(t *testing.T) {
+	world := newWorld(1, 1)
+	web := *world.services[0]
+	web.Type, web.Ports = model.ServiceNodePort, slices.Clone(web.Ports)
+	web.Ports[0].NodePort = 30080
+	filled := make(chan struct{})
+	writer, pinPath := follow(t, filled)
+	writer.Events(world.events())
+	list(writer)
+	<-filled
+
+	for _, policy := range []model.TrafficPolicy{model.PolicyCluster, model.PolicyLocal, model.PolicyCluster} {
+		service := web
+		service.ExternalTrafficPolicy = policy
+		writer.Events([]reflector.Event{{Kind: reflector.KindService, Name: web.Name, Service: &service}})
+		want := []string{"0.0.0.0 internal", web.ClusterIPs[0].String() + " internal"}
+		if policy == model.PolicyLocal {
+			want = slices.Insert(want, 1, "0.0.0.0 external")
+		}
+		slices.Sort(want)
+		deadline := time.Now().Add(patience)
+		for got := entries(t, pinPath); !slices.Equal(got, want); got = entries(t, pinPath) {
+			if time.Now().After(deadline) {
+				t.Fatalf("externalTrafficPolicy %d: the kernel holds %q, want %q", policy, got, want)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+// entries are the addresses and scopes of the frontends in the kernel, sorted.
+func entries(t *testing.T, pinPath string) []string {
+	t.Helper()
+	reader, err := datapath.OpenReader(pinPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	kernel, err := reader.Kernel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, e := range kernel.Entries {
+		all = append(all, e.Address+" "+e.Scope)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// patience bounds every wait for what takes milliseconds.
+const patience = 10 * time.Second
+
+// list says that all first lists are complete.
+func list(writer *tables.Writer) {
+	for _, kind := range []reflector.Kind{reflector.KindService, reflector.KindEndpointSlice, reflector.KindNode} {
+		writer.Listed(kind)
+	}
+}
+
+// follow runs a writer and a reconciler on real maps until the test ends, and
+// closes filled when the first lists are in force.
+func follow(t *testing.T, filled chan<- struct{}) (writer *tables.Writer, pinPath string) {
 	t.Helper()
 	rows, err := tables.New()
 	if err != nil {
@@ -59,7 +121,11 @@ func follow(t *testing.T, filled func() error) *tables.Writer {
 	}
 	t.Cleanup(func() { kernel.Close() })
 	r, err := reconciler.New(reconciler.Config{
-		Tables: rows, Datapath: kernel, Log: slog.New(slog.DiscardHandler), CompareInterval: time.Hour, Filled: filled,
+		Tables: rows, Datapath: kernel, Log: slog.New(slog.DiscardHandler), CompareInterval: time.Hour,
+		Filled: func() error {
+			defer close(filled)
+			return kernel.Attach()
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +134,7 @@ func follow(t *testing.T, filled func() error) *tables.Writer {
 	if err := rows.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
-	writer := tables.NewWriter(rows, model.Node{Name: "n1", Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.1")}}, model.Options{})
+	writer = tables.NewWriter(rows, model.Node{Name: "n1", Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.1")}}, model.Options{})
 	done := make(chan struct{}, 2)
 	go func() { writer.Run(ctx); done <- struct{}{} }()
 	go func() { r.Run(ctx); done <- struct{}{} }()
@@ -77,5 +143,5 @@ func follow(t *testing.T, filled func() error) *tables.Writer {
 		<-done
 		<-done
 	})
-	return writer
+	return writer, cfg.PinPath
 }
