@@ -134,6 +134,9 @@ func (a *Agent) openDatapath(ctx context.Context) error {
 		}
 		a.cfg.Cgroup = path
 	}
+	if err := cgroup.Check(a.cfg.Cgroup); err != nil {
+		return err
+	}
 	cookie, err := datapath.NetNSCookie()
 	if err != nil {
 		return err

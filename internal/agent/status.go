@@ -85,7 +85,8 @@ func (a *Agent) addKernel(s *api.Status) (err error) {
 		return fmt.Errorf("read how full the maps are: %w", err)
 	}
 	if s.Attachments, err = datapath.Attachments(a.cfg.Cgroup, a.cfg.PinPath); err != nil {
-		return err
+		s.Attachments = []api.Attachment{}
+		s.Findings = append(s.Findings, fmt.Sprintf("what is attached cannot be told: %v", err))
 	}
 	if s.EventsLost, err = a.datapath.EventsLost(); err != nil {
 		return err

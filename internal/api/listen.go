@@ -38,7 +38,13 @@ func Listen(path string) (net.Listener, error) {
 	return listener, nil
 }
 
+// longest is the longest path that a unix socket can have (unix(7)).
+const longest = 107
+
 func bind(private, path string) (net.Listener, error) {
+	if len(private) > longest {
+		return nil, fmt.Errorf("the path is %d bytes too long for a socket: name a shorter one with --socket", len(private)-longest)
+	}
 	unix, err := net.ListenUnix("unix", &net.UnixAddr{Name: private, Net: "unix"})
 	if err != nil {
 		return nil, err

@@ -45,6 +45,18 @@ func findMount(mountinfo string) (path string, ok bool) {
 // unescape undoes what the kernel does to white space in mountinfo.
 var unescape = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
+// Check says whether path is a folder of a cgroup v2 hierarchy.
+func Check(path string) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(path, &st); err != nil {
+		return fmt.Errorf("look at the cgroup %s: %w", path, err)
+	}
+	if uint32(st.Type) != unix.CGROUP2_SUPER_MAGIC {
+		return fmt.Errorf("%s is no cgroup of version 2: see `findmnt -t cgroup2`", path)
+	}
+	return nil
+}
+
 // Create makes a cgroup below the root, whose name begins with prefix.
 func Create(prefix string) (path string, err error) {
 	root, err := Root()

@@ -2,7 +2,29 @@
 
 package cgroup
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
+
+func TestCheck(t *testing.T) {
+	root, err := Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct{ path, want string }{
+		"the root of the hierarchy is one":      {root, ""},
+		"another file system is none":           {"/proc", "no cgroup of version 2"},
+		"a folder that does not exist is named": {"/proc/nothing", "/proc/nothing"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := Check(c.path)
+			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("Check(%s) = %v, want %q", c.path, err, c.want)
+			}
+		})
+	}
+}
 
 func TestFindMount(t *testing.T) {
 	const v1 = "32 31 0:29 / /sys/fs/cgroup/cpu rw,relatime - cgroup cgroup rw,cpu\n"

@@ -40,7 +40,12 @@ func traces(t *testing.T, temp string) []string {
 }
 
 func command(t *testing.T, binary string) (*exec.Cmd, string) {
-	temp := t.TempDir()
+	// A socket's path must be short.
+	temp, err := os.MkdirTemp("", "fl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(temp) })
 	cmd := exec.Command(binary, "demo")
 	cmd.Env = append(os.Environ(), "TMPDIR="+temp)
 	return cmd, temp
