@@ -92,7 +92,7 @@ type Handler interface {
 	// Events delivers changes in order. All that one list or one re-read of a
 	// file changed comes in one call, so that an endpoint which moves between
 	// slices is never seen absent (R4). Events about an object that did not
-	// change are allowed.
+	// change are allowed. The slice is the handler's from then on.
 	Events([]Event)
 	// Listed says that the first list of a kind is complete and its events
 	// have been delivered. It is called once per kind.

@@ -142,7 +142,7 @@ func (w *Writer) write(txn statedb.WriteTxn, in *input, now time.Time) {
 	case before == nil:
 		row.key = in.name.String()
 		row.Changed = now
-		row.History = []Transition{{now, sortCauses(causes), []string{firstSeen}}}
+		row.History = []Transition{{now, sortCauses(causes), w.firstSeen}}
 	case row.Compiled.Equal(&before.Compiled) && row.Ignored == before.Ignored:
 		row.key, row.Changed, row.History = before.key, before.Changed, before.History
 		row.Compiled = before.Compiled

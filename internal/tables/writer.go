@@ -22,7 +22,7 @@ type Writer struct {
 	now     func() time.Time
 
 	mu      sync.Mutex // guards the queue and what sources say
-	queue   []reflector.Event
+	queue   [][]reflector.Event
 	node    *model.Node // a new node to be taken, or nil
 	sources [3]sourceState
 	problem []reflector.Problem
@@ -35,6 +35,7 @@ type Writer struct {
 	objects   int                   // inputs that have an object
 	contest   contest
 	touched   []*input
+	firstSeen []string // what every Service's first transition says
 	completed bool
 }
 
@@ -67,13 +68,14 @@ func NewWriter(t *Tables, node model.Node, options model.Options) *Writer {
 		tables: t, options: options, now: time.Now, current: node,
 		wake:   make(chan struct{}, 1),
 		inputs: map[model.Name]*input{}, owners: map[model.Name]*input{}, contest: newContest(),
+		firstSeen: []string{firstSeen},
 	}
 }
 
 // Events queues events.
 func (w *Writer) Events(events []reflector.Event) {
 	w.mu.Lock()
-	w.queue = append(w.queue, events...)
+	w.queue = append(w.queue, events)
 	w.mu.Unlock()
 	w.signal()
 }
@@ -164,15 +166,20 @@ func (w *Writer) Flush() {
 		w.current = *node
 		w.touchAll()
 	}
-	for i := range events {
-		w.note(&events[i])
+	if !w.completed {
+		w.expect(events)
+	}
+	for _, batch := range events {
+		for i := range batch {
+			w.note(&batch[i])
+		}
 	}
 	w.count()
 	w.commit()
 }
 
 // take empties the queue, unless the first lists are not complete yet.
-func (w *Writer) take() (events []reflector.Event, node *model.Node, ready bool) {
+func (w *Writer) take() (events [][]reflector.Event, node *model.Node, ready bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	service, slice, n := w.sources[reflector.KindService], w.sources[reflector.KindEndpointSlice], w.sources[reflector.KindNode]
@@ -182,6 +189,21 @@ func (w *Writer) take() (events []reflector.Event, node *model.Node, ready bool)
 	events, node = w.queue, w.node
 	w.queue, w.node = nil, nil
 	return events, node, true
+}
+
+// expect makes room for the first lists at once.
+func (w *Writer) expect(events [][]reflector.Event) {
+	var count [3]int
+	for _, batch := range events {
+		for i := range batch {
+			count[batch[i].Kind]++
+		}
+	}
+	services := count[reflector.KindService]
+	w.inputs = make(map[model.Name]*input, services)
+	w.owners = make(map[model.Name]*input, count[reflector.KindEndpointSlice])
+	w.contest.holders = make(map[model.Spot]*input, services)
+	w.touched = make([]*input, 0, services)
 }
 
 // note takes one event into the inputs.
@@ -248,6 +270,10 @@ func (w *Writer) input(name model.Name) *input {
 }
 
 func (w *Writer) touch(in *input, c Cause) {
+	if in.causes == nil {
+		// A Service and its slice are what most transitions come from.
+		in.causes = make([]Cause, 0, 2)
+	}
 	in.causes = append(in.causes, c)
 	if !in.touched {
 		in.touched = true
