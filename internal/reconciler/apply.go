@@ -44,17 +44,18 @@ func (b *batch) fail(name model.Name, k model.FrontendKey, err error) {
 // apply writes a batch of changes and reports how it went.
 func (r *Reconciler) apply(changes []tables.Change) {
 	b := &batch{
-		deletes:  r.deletes,
 		release:  r.release,
 		services: make([]model.Name, 0, len(changes)),
 		inserts:  make([]datapath.Frontend, 0, len(changes)),
 		origins:  make([]origin, 0, len(changes)),
 		failed:   map[model.Name]map[model.FrontendKey]error{},
 	}
+	late := r.deletes
 	r.deletes, r.release = nil, nil
 	for _, c := range changes {
 		r.plan(b, c)
 	}
+	b.deleteLate(late)
 	r.insert(b)
 	r.remove(b)
 	r.report(b)
@@ -219,6 +220,16 @@ func (b *batch) drop(before written, w *written) {
 	for i := range before.sets {
 		if findWritten(w.sets, before.sets[i].key) == nil {
 			b.release = append(b.release, before.sets[i].id)
+		}
+	}
+}
+
+// deleteLate collects what could not be deleted before, unless it is wanted
+// again by now.
+func (b *batch) deleteLate(frontends []datapath.Frontend) {
+	for _, f := range frontends {
+		if !slices.ContainsFunc(b.inserts, f.Same) {
+			b.deletes = append(b.deletes, f)
 		}
 	}
 }

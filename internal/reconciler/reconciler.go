@@ -15,6 +15,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -78,6 +80,7 @@ type Reconciler struct {
 	deletes  []datapath.Frontend     // so are these
 	release  []datapath.SetID        // and these, after them
 	retry    time.Duration
+	complete bool // everything of the first lists was tried
 	pruned   bool
 	revision uint64
 }
@@ -113,18 +116,16 @@ func New(cfg Config) (*Reconciler, error) {
 	}, nil
 }
 
-// Run reconciles until ctx ends. The kernel keeps what it holds then.
+// Run reconciles until ctx ends, once. The kernel keeps what it holds then.
 func (r *Reconciler) Run(ctx context.Context) {
+	defer r.changes.Close()
 	compare := time.NewTicker(r.cfg.CompareInterval)
 	defer compare.Stop()
-	retry := time.NewTimer(time.Hour)
-	defer retry.Stop()
+	var retry <-chan time.Time
 	completed := r.changes.Completed()
 	for {
 		more := r.Step()
-		if r.unfinished() {
-			retry.Reset(r.retry)
-		}
+		retry = r.schedule(retry)
 		select {
 		case <-ctx.Done():
 			return
@@ -137,15 +138,29 @@ func (r *Reconciler) Run(ctx context.Context) {
 			if len(r.failed) > 0 {
 				r.tryAgain()
 			}
-		case <-retry.C:
+		case <-retry:
+			retry = nil
 			r.retry = min(2*r.retry, lastRetry)
 			r.tryAgain()
 		}
 	}
 }
 
+// schedule returns when what is unfinished is to be tried again; nil if
+// nothing is. Changes that come in the meantime do not put it off.
+func (r *Reconciler) schedule(next <-chan time.Time) <-chan time.Time {
+	if !r.unfinished() {
+		r.retry = firstRetry
+		return nil
+	}
+	if next == nil {
+		return time.After(r.retry)
+	}
+	return next
+}
+
 func (r *Reconciler) unfinished() bool {
-	return len(r.failed) > 0 || len(r.deletes) > 0 || r.pruned && !r.Stats.Filled.Load()
+	return len(r.failed) > 0 || len(r.deletes) > 0 || r.complete && !r.Stats.Filled.Load()
 }
 
 // Step writes all changes that are there now, and returns a channel that is
@@ -158,14 +173,15 @@ func (r *Reconciler) Step() <-chan struct{} {
 			r.apply(changes)
 			continue
 		}
-		if complete {
+		if complete && !r.complete {
+			r.complete = true
 			r.finish()
 		}
 		return more
 	}
 }
 
-// finish runs once everything of the first fill was tried.
+// finish ends the first fill, once everything of it was tried.
 func (r *Reconciler) finish() {
 	if r.Stats.Filled.Load() {
 		return
@@ -173,8 +189,10 @@ func (r *Reconciler) finish() {
 	if !r.pruned {
 		deleted, err := r.cfg.Datapath.Prune()
 		if err != nil {
-			r.cfg.Log.Error("what an earlier agent left could not be removed, will try again", "error", err)
-		} else if deleted > 0 {
+			r.cfg.Log.Error("what an earlier agent left could not be removed, will try again", "error", err, "in", r.retry)
+			return
+		}
+		if deleted > 0 {
 			r.cfg.Log.Info("removed frontends that an earlier agent left and no Service claims", "frontends", deleted)
 		}
 		r.pruned = true
@@ -186,17 +204,18 @@ func (r *Reconciler) finish() {
 	r.Stats.Filled.Store(true)
 }
 
-// tryAgain writes the Services that failed.
+// tryAgain takes up what is unfinished. Services are written by name: where
+// there is room for some of them only, it is the same ones each time.
 func (r *Reconciler) tryAgain() {
 	changes := make([]tables.Change, 0, len(r.failed))
-	for name := range r.failed {
+	for _, name := range slices.SortedFunc(maps.Keys(r.failed), model.Name.Compare) {
 		changes = append(changes, tables.Change{Row: r.written[name].row})
 	}
 	if len(changes) > 0 || len(r.deletes) > 0 {
 		r.apply(changes)
 	}
-	if len(r.failed) == 0 && len(r.deletes) == 0 {
-		r.retry = firstRetry
+	if r.complete {
+		r.finish()
 	}
 }
 

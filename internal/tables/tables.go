@@ -140,6 +140,9 @@ func (t *Tables) Follow() (*Changes, error) {
 	return &Changes{t, next}, nil
 }
 
+// Close ends the following: rows that are deleted are no longer kept for it.
+func (c *Changes) Close() { c.next.Close() }
+
 // Next returns the changes since the last call, each Service once, and the
 // revision up to which they reach. Complete is false until the first fill is
 // over: until then nothing may be pruned. The channel is closed when there is
