@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"slices"
 	"time"
@@ -151,10 +152,9 @@ func (r *Reader) Refusals() ([]api.RefusalCount, error) {
 	var n uint64
 	entries := r.maps.maps[mapRefused].Iterate()
 	for entries.Next(&k, &n) {
-		key := frontendKey{Address: k.Address, Port: k.Port, Protocol: k.Protocol, Scope: scopeInternal}
 		counts = append(counts, api.RefusalCount{
 			Address: k.Address.addr().String(), Port: k.Port.uint16(), Protocol: protocolName(k.Protocol),
-			Service: owners[key], Reason: reasonText(k.Reason), Count: n,
+			Service: ownerOf(owners, k), Reason: reasonText(k.Reason), Count: n,
 		})
 	}
 	if err := entries.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
@@ -162,4 +162,19 @@ func (r *Reader) Refusals() ([]api.RefusalCount, error) {
 	}
 	slices.SortFunc(counts, func(a, b api.RefusalCount) int { return int(b.Count) - int(a.Count) })
 	return counts, nil
+}
+
+// ownerOf names the Service whose frontend was dialled: that of the address
+// itself, or else of the NodePort, as the programs look them up.
+func ownerOf(owners map[frontendKey]string, k refusalKey) string {
+	key := frontendKey{Address: k.Address, Port: k.Port, Protocol: k.Protocol, Scope: scopeInternal}
+	if service, ok := owners[key]; ok {
+		return service
+	}
+	wildcard := netip.IPv6Unspecified()
+	if k.Address.addr().Is4() {
+		wildcard = netip.IPv4Unspecified()
+	}
+	key.Address = addressOf(wildcard)
+	return owners[key]
 }
