@@ -36,10 +36,15 @@ func newAdopted() adopted {
 	return adopted{sets: map[model.SetKey]SetID{}, owners: map[ownerKey]uint32{}}
 }
 
-func (a *adopted) claimSet(k model.SetKey) (SetID, bool) {
+// claimSet takes the set of a name, if it fits; one that does not stays
+// unclaimed.
+func (a *adopted) claimSet(k model.SetKey, fits func(SetID) bool) (SetID, bool) {
 	id, ok := a.sets[k]
+	if !ok || !fits(id) {
+		return 0, false
+	}
 	delete(a.sets, k)
-	return id, ok
+	return id, true
 }
 
 func (a *adopted) owner(k model.SetKey) (uint32, bool) {

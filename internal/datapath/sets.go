@@ -29,7 +29,7 @@ func (d *Datapath) NewOwner() uint32 {
 // key, or a new one, which no frontend points to yet. The owner of a new set
 // is the one given; that of a pinned one, as ClaimOwner knows it, must agree.
 func (d *Datapath) CreateSet(k model.SetKey, owner uint32) (SetID, error) {
-	if id, ok := d.known.claimSet(k); ok && d.shadows[id].owner == owner {
+	if id, ok := d.known.claimSet(k, func(id SetID) bool { return d.shadows[id].owner == owner }); ok {
 		return id, nil
 	}
 	n, err := nameOf(k, owner)
