@@ -215,7 +215,12 @@ func openGeneration(pinPath string, protection int) (*generation, error) {
 		}
 		g.maps[e.Name()] = m
 	}
-	if err := g.mmap(protection); err != nil {
+	if err := g.mmapMeta(protection); err != nil {
+		g.close()
+		return nil, err
+	}
+	// Arrays of another layout may have any shape; fits sorts them out.
+	if err := g.mmapArrays(protection); err != nil && g.meta.Layout == LayoutVersion {
 		g.close()
 		return nil, err
 	}
@@ -243,18 +248,15 @@ func (g *generation) fits(specs map[string]*ebpf.MapSpec) error {
 	return nil
 }
 
-// mmap maps the arrays that are written by stores.
+// mmap maps what is written by stores.
 func (g *generation) mmap(protection int) error {
-	var err error
-	if g.sets, err = mapSlice[setEntry](g, mapSets, protection); err != nil {
+	if err := g.mmapMeta(protection); err != nil {
 		return err
 	}
-	if g.slots, err = mapSlice[slot](g, mapBackends, protection); err != nil {
-		return err
-	}
-	if g.names, err = mapSlice[name](g, mapNames, protection); err != nil {
-		return err
-	}
+	return g.mmapArrays(protection)
+}
+
+func (g *generation) mmapMeta(protection int) error {
 	metas, err := mapSlice[meta](g, mapMeta, protection)
 	if err != nil {
 		return err
@@ -263,6 +265,24 @@ func (g *generation) mmap(protection int) error {
 		return fmt.Errorf("map %s has %d entries instead of one", mapMeta, len(metas))
 	}
 	g.meta = &metas[0]
+	return nil
+}
+
+// mmapArrays maps all arrays, or none.
+func (g *generation) mmapArrays(protection int) error {
+	sets, err := mapSlice[setEntry](g, mapSets, protection)
+	if err != nil {
+		return err
+	}
+	slots, err := mapSlice[slot](g, mapBackends, protection)
+	if err != nil {
+		return err
+	}
+	names, err := mapSlice[name](g, mapNames, protection)
+	if err != nil {
+		return err
+	}
+	g.sets, g.slots, g.names = sets, slots, names
 	return nil
 }
 

@@ -47,12 +47,14 @@ func newRig(t testing.TB, sizes Sizes) *rig {
 
 func (r *rig) open() {
 	r.t.Helper()
-	d, err := Open(r.cfg, slog.New(slog.DiscardHandler))
+	d, err := Open(r.cfg, r.logger())
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	r.Datapath = d
 }
+
+func (r *rig) logger() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func (r *rig) close() {
 	r.t.Helper()

@@ -229,7 +229,8 @@ func (n *name) key() (k model.SetKey, ok bool) {
 	}, ok
 }
 
-// meta stands alone in fairlead_meta: 88 bytes.
+// meta stands alone in fairlead_meta: 88 bytes. It says which layout the other
+// maps have, and so keeps its own shape for good.
 type meta struct {
 	Layout    uint32
 	NextOwner uint32 // owners below it may have been given out
