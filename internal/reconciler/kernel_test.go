@@ -244,9 +244,9 @@ func (k *kernel) insert(f datapath.Frontend) error {
 		k.t.Fatalf("frontend %s is made to point to set %d, which is not published", f.Key, f.Set)
 	}
 	key := inKernel(f.Key)
-	delete(k.left, key)
 	id, there := k.installed[key]
 	if there && id == f.Set {
+		delete(k.left, key)
 		return nil
 	}
 	if err := k.ask("insert"); err != nil {
@@ -256,6 +256,7 @@ func (k *kernel) insert(f datapath.Frontend) error {
 		return fmt.Errorf("%w for frontend %s", errNoRoom, key)
 	}
 	k.installed[key], k.elements[key] = f.Set, f.Set
+	delete(k.left, key)
 	return nil
 }
 

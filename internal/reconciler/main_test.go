@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconciler
+
+import (
+	"flag"
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// TestMain asks for more checks of each property than rapid does by itself;
+// -rapid.checks on the command line goes before.
+func TestMain(m *testing.M) {
+	if err := flag.Set("rapid.checks", "2000"); err != nil {
+		panic(err)
+	}
+	flag.Parse()
+	code := m.Run()
+	if err := goleak.Find(); code == 0 && err != nil {
+		os.Stderr.WriteString(err.Error() + "\n")
+		code = 1
+	}
+	os.Exit(code)
+}
