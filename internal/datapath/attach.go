@@ -83,6 +83,7 @@ func (d *Datapath) loadPrograms() (*ebpf.Collection, error) {
 		"host_netns":      d.cfg.HostNetNS,
 		"host_only":       boolByte(d.cfg.SocketMode == SocketHost),
 		"have_set_retval": boolByte(haveSetRetval() == nil),
+		"have_mptcp":      boolByte(haveMPTCP() == nil),
 	}
 	for name, value := range settings {
 		if err := spec.Variables[name].Set(value); err != nil {
@@ -125,6 +126,10 @@ func boolByte(b bool) uint8 {
 
 func haveSetRetval() error {
 	return features.HaveProgramHelper(ebpf.CGroupSockAddr, asm.FnSetRetval)
+}
+
+func haveMPTCP() error {
+	return features.HaveProgramHelper(ebpf.CGroupSockAddr, asm.FnSkcToMptcpSock)
 }
 
 func (d *Datapath) attachHook(folder string, h hook, program *ebpf.Program) error {

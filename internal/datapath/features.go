@@ -28,6 +28,7 @@ func Features() []api.Feature {
 		{"namespace cookies", errors.Join(helper(asm.FnGetNetnsCookie), haveNetNSCookieOption()), "host and pods cannot be told apart"},
 		{"ring buffer", features.HaveMapType(ebpf.RingBuf), "refusals cannot be monitored"},
 		{"choosing the error of a refusal", haveSetRetval(), "a refused connect() says EPERM instead of ECONNREFUSED or EHOSTUNREACH"},
+		{"finding the socket above an MPTCP subflow", haveMPTCP(), "getpeername() on an MPTCP socket shows the backend"},
 		{"batched map writes", haveBatch(), "the agent cannot write the frontends map"},
 	}
 	result := make([]api.Feature, 0, len(probes))

@@ -150,6 +150,7 @@ const (
 	sockProgFairleadRecvmsg6     = "fairlead_recvmsg6"
 	sockProgFairleadSendmsg4     = "fairlead_sendmsg4"
 	sockProgFairleadSendmsg6     = "fairlead_sendmsg6"
+	sockVarHaveMptcp             = "have_mptcp"
 	sockVarHaveSetRetval         = "have_set_retval"
 	sockVarHostNetns             = "host_netns"
 	sockVarHostOnly              = "host_only"
@@ -228,6 +229,7 @@ type sockMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type sockVariableSpecs struct {
+	HaveMptcp     *ebpf.VariableSpec `ebpf:"have_mptcp"`
 	HaveSetRetval *ebpf.VariableSpec `ebpf:"have_set_retval"`
 	HostNetns     *ebpf.VariableSpec `ebpf:"host_netns"`
 	HostOnly      *ebpf.VariableSpec `ebpf:"host_only"`
@@ -286,6 +288,7 @@ func (m *sockMaps) Close() error {
 //
 // It can be passed to loadSockObjects or ebpf.CollectionSpec.LoadAndAssign.
 type sockVariables struct {
+	HaveMptcp     *ebpf.Variable `ebpf:"have_mptcp"`
 	HaveSetRetval *ebpf.Variable `ebpf:"have_set_retval"`
 	HostNetns     *ebpf.Variable `ebpf:"host_netns"`
 	HostOnly      *ebpf.Variable `ebpf:"host_only"`

@@ -248,6 +248,7 @@ struct {
 volatile const __u64 host_netns = 0;	 /* cookie of the node's namespace */
 volatile const __u8 host_only = 0;	 /* --socket-path=host */
 volatile const __u8 have_set_retval = 0; /* else every refusal is EPERM */
+volatile const __u8 have_mptcp = 0;	 /* else MPTCP sockets show a backend as peer */
 
 static __always_inline void count(__u32 which)
 {

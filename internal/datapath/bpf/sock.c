@@ -106,6 +106,22 @@ static __always_inline int refuse(const struct selection *s)
 	return REFUSE;
 }
 
+/* Where the peer of a socket is kept. What a program gets of an MPTCP socket
+ * that connects is its first subflow; the process holds the socket above it,
+ * and asks that one for its peer. */
+static __always_inline struct peer *peer_of(struct bpf_sock *sk, __u8 protocol)
+{
+	struct mptcp_sock *above;
+
+	if (have_mptcp && protocol == IPPROTO_TCP) {
+		above = bpf_skc_to_mptcp_sock(sk);
+		if (above)
+			return bpf_sk_storage_get(&fairlead_peers, above, NULL,
+						  BPF_SK_STORAGE_GET_F_CREATE);
+	}
+	return bpf_sk_storage_get(&fairlead_peers, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+}
+
 /* Remembers the pair, so that replies and getpeername() can be turned back.
  * Only a kernel without memory forgets; the connection itself works then. */
 static __always_inline void remember(struct bpf_sock_addr *ctx, const struct selection *s)
@@ -115,7 +131,7 @@ static __always_inline void remember(struct bpf_sock_addr *ctx, const struct sel
 
 	if (!sk)
 		return;
-	p = bpf_sk_storage_get(&fairlead_peers, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
+	p = peer_of(sk, s->protocol);
 	if (!p)
 		return;
 	p->frontend = s->target;
