@@ -134,8 +134,7 @@ func (r *Reader) setEntry(id, owner uint32, ranges map[uint32][]string) api.Kern
 	set := &r.maps.sets[id]
 	for range tries {
 		word, generation := atomic.LoadUint64(&set.Word), atomic.LoadUint32(&set.Generation)
-		e := r.readSet(id, owner, word, ranges)
-		e.Generation = generation
+		e := r.readSet(id, owner, word, generation, ranges)
 		if atomic.LoadUint64(&set.Word) == word && atomic.LoadUint32(&set.Generation) == generation {
 			return e
 		}
@@ -145,8 +144,9 @@ func (r *Reader) setEntry(id, owner uint32, ranges map[uint32][]string) api.Kern
 	return e
 }
 
-func (r *Reader) readSet(id, owner uint32, word uint64, ranges map[uint32][]string) api.KernelEntry {
+func (r *Reader) readSet(id, owner uint32, word uint64, generation uint32, ranges map[uint32][]string) api.KernelEntry {
 	e := emptyEntry(id, owner)
+	e.Generation = generation
 	set := &r.maps.sets[id]
 	base, flags, count := unpackWord(word)
 	e.Base = base
@@ -198,6 +198,8 @@ func (r *Reader) readExtent(e *api.KernelEntry, base, count, owner uint32) strin
 	if h.selectable != count || h.total < count || end > uint64(len(slots)) {
 		return fmt.Sprintf("the set counts %d backends, the header of its extent %d of %d", count, h.selectable, h.total)
 	}
+	// The set's own may already be that of the word to come.
+	e.Generation = h.generation
 	problem := ""
 	for i := base + 1; i < uint32(end); i++ {
 		s := slots[i]
