@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/fairlead-io/fairlead/internal/api"
+	"github.com/fairlead-io/fairlead/test/lab"
+	"github.com/fairlead-io/fairlead/test/lab/traffic"
+)
+
+func TestRefusals(t *testing.T) {
+	const port = 30080
+	n := startNode(t)
+	remote := n.remote(t, "remote")
+	vip := n.externalAddress()
+	empty := service{name: "empty", vip: n.vip(), nodePort: port, spec: "type: NodePort"}
+	far := service{name: "far", vip: n.vip(), spec: "internalTrafficPolicy: Local"}
+	guarded := service{name: "guarded", vip: n.vip(), ingress: ingressOf(vip, ""), spec: `type: LoadBalancer, loadBalancerSourceRanges: ["10.9.0.0/16", "fd00:9::/64"]`}
+	n.serve(t, empty)
+	n.serve(t, far, ready(remote))
+	n.serve(t, guarded, ready(remote))
+	monitor := n.place().Start(t, os.Getenv(programVariable), "monitor", "-o", "json", "--socket", n.socket)
+	place, _ := n.pod(t, "client")
+
+	for _, c := range []struct {
+		name      string
+		place     lab.Place
+		host      bool
+		to        pair
+		port      uint16
+		want      api.Refusal
+		wantError string
+	}{
+		{"a pod at a Service without endpoints (R13)", place, false, empty.vip, servicePort,
+			api.Refusal{Service: "default/empty", Action: "reject", Reason: "no endpoint is usable"}, rejected},
+		{"the node at a NodePort without endpoints (R13)", n.place(), true, nodeAddrs, port,
+			api.Refusal{Service: "default/empty", Action: "reject", Reason: "no endpoint is usable"}, rejected},
+		{"a pod at a Service without local endpoints (R10)", place, false, far.vip, servicePort,
+			api.Refusal{Service: "default/far", Action: "drop", Reason: "the traffic policy is Local and no endpoint on this node is usable"}, dropped},
+		{"the node at an address with source ranges (R22)", n.place(), true, vip, servicePort,
+			api.Refusal{Service: "default/guarded", Action: "drop", Reason: "loadBalancerSourceRanges apply and the socket is not bound to a source address"}, dropped},
+	} {
+		for _, w := range ways {
+			t.Run(c.name+" is told: "+w.name, func(t *testing.T) {
+				client := traffic.StartClient(t, c.place)
+				before := n.refused(t, c.want.Service, c.want.Reason, w, c.to, c.port)
+				want := c.want
+				want.SchemaVersion, want.PID, want.Host = api.SchemaVersion, uint32(client.PID()), c.host
+				want.Address, want.Port, want.PortName, want.Protocol = w.of(c.to).String(), c.port, "tcp", "TCP"
+				if isUDP(w.network) {
+					want.PortName, want.Protocol = "udp", "UDP"
+				}
+				want.NetNS = c.place.NetNS.Cookie(t)
+				want.Command = commandOf(t, client.PID())
+				asked := uint64(0)
+				eventually(t, func() error {
+					expectError(t, client, w, c.to, c.port, c.wantError)
+					asked++
+					return hasRefusal(monitor.Stdout(), want)
+				})
+				if after := n.refused(t, c.want.Service, c.want.Reason, w, c.to, c.port); after != before+asked {
+					t.Errorf("status counts %d, then %d after %d refusals", before, after, asked)
+				}
+			})
+		}
+	}
+
+	t.Run("status prints them", func(t *testing.T) {
+		out := n.run(t, 0, "status")
+		for _, words := range []string{"default/empty", "no endpoint is usable", "default/far", "default/guarded"} {
+			if !strings.Contains(out, words) {
+				t.Errorf("%q is missing in\n%s", words, out)
+			}
+		}
+	})
+}
+
+// refused is the counter in `status` for one address and reason.
+func (n *node) refused(t *testing.T, service, reason string, w way, to pair, port uint16) uint64 {
+	t.Helper()
+	protocol := "TCP"
+	if isUDP(w.network) {
+		protocol = "UDP"
+	}
+	for _, r := range n.status(t).Refusals {
+		if r.Address == w.of(to).String() && r.Port == port && r.Protocol == protocol && r.Reason == reason {
+			if r.Service != service {
+				t.Errorf("the counter of %s:%d names Service %q, want %q", r.Address, r.Port, r.Service, service)
+			}
+			return r.Count
+		}
+	}
+	return 0
+}
+
+func commandOf(t *testing.T, pid int) string {
+	t.Helper()
+	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(name))
+}
+
+// hasRefusal looks for a refusal in what monitor printed; its time is its own.
+func hasRefusal(printed string, want api.Refusal) error {
+	var last api.Refusal
+	for line := range strings.Lines(printed) {
+		var r api.Refusal
+		if !strings.HasSuffix(line, "\n") || json.Unmarshal([]byte(line), &r) != nil {
+			continue
+		}
+		r.Time = want.Time
+		if r == want {
+			return nil
+		}
+		if r.PID == want.PID {
+			last = r
+		}
+	}
+	return fmt.Errorf("monitor shows %+v last of this client, want %+v", last, want)
+}
