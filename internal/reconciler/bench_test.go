@@ -186,7 +186,7 @@ func BenchmarkChangeAt10000Services(b *testing.B) {
 	for b.Loop() {
 		changes++
 		i := rand.IntN(services)
-		s := slice(w.services[i].Name, i, 10, uint16(9000+changes%1000))
+		s := slice(w.services[i].Name, i, 10, uint16(1024+changes%60000))
 		next = next.Add(time.Millisecond)
 		time.Sleep(time.Until(next))
 		before := p.datapath.Stores()
