@@ -38,7 +38,7 @@ func (s service) yaml(endpoints []endpoint) string {
 		cmp.Or(s.port, servicePort), s.nodePortYAML())
 	ips := ""
 	if s.vip.v4.IsValid() {
-		ips = fmt.Sprintf("clusterIPs: [%s, %q],", s.vip.v4, s.vip.v6)
+		ips = fmt.Sprintf("clusterIP: %s, clusterIPs: [%[1]s, %q],", s.vip.v4, s.vip.v6)
 	}
 	text := fmt.Sprintf(`apiVersion: v1
 kind: Service
@@ -66,8 +66,11 @@ kind: EndpointSlice
 metadata: {name: %s-%s, namespace: default, labels: {kubernetes.io/service-name: %s}}
 addressType: %s
 ports: [{name: tcp, port: %d}, {name: udp, protocol: UDP, port: %[5]d}]
-endpoints:
-`, name, strings.ToLower(family), service, family, backendPort)
+endpoints:`, name, strings.ToLower(family), service, family, backendPort)
+		if len(endpoints) == 0 {
+			b.WriteString(" []")
+		}
+		b.WriteString("\n")
 		for _, e := range endpoints {
 			addr := e.backend.addrs.v4
 			if family == "IPv6" {

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/fairlead-io/fairlead/test/kube"
+	"github.com/fairlead-io/fairlead/test/lab/traffic"
+)
+
+// readerRole is what the agent needs to read, and the user who runs it here.
+const readerRole = `apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: reader}
+rules:
+- {apiGroups: [""], resources: [services, nodes], verbs: [list, watch]}
+- {apiGroups: [discovery.k8s.io], resources: [endpointslices], verbs: [list, watch]}
+`
+
+const readerBinding = `apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: reader}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: reader}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: ` + kube.Limited + `}]
+`
+
+// The API server lives in the node's namespace, as on a control-plane node,
+// and the agent reaches it there.
+func TestKubernetes(t *testing.T) {
+	n := newNode(t)
+	cluster := kube.StartAt(t, n.ns, nodeAddrs.v4)
+	cluster.Apply(readerRole + "---\n" + readerBinding)
+	cluster.Apply("{apiVersion: v1, kind: Node, metadata: {name: " + nodeName + "}}")
+	n.launch(t, "--kubeconfig", cluster.LimitedKubeconfig)
+	n.ready(t)
+	n.diff(t)
+	b := n.backends(t, "a", "b", "c")
+	place, _ := n.pod(t, "client")
+	pod := traffic.StartClient(t, place)
+	web := service{name: "web", vip: pair{netip.MustParseAddr("10.96.0.77"), netip.MustParseAddr("fd00:10:96::77")}, nodePort: 30080, spec: "type: NodePort, ipFamilyPolicy: RequireDualStack"}
+	serve := func(t *testing.T, s service, endpoints ...endpoint) {
+		t.Helper()
+		cluster.Apply(s.yaml(endpoints))
+		n.settle(t)
+		n.diff(t)
+	}
+	reaches := func(t *testing.T, servers ...string) {
+		t.Helper()
+		for _, w := range ways {
+			expect(t, pod, w, web.vip, servicePort, servers...)
+			expect(t, pod, w, nodeAddrs, web.nodePort, servers...)
+		}
+	}
+
+	t.Run("the API server's own Service leads to it", func(t *testing.T) {
+		// It speaks TLS: a connection that it takes is answer enough.
+		conn, reply := pod.Open(traffic.TCP, "10.96.0.1:443")
+		if reply.Error != "" {
+			t.Fatalf("connect: %s", reply)
+		}
+		conn.Close()
+	})
+
+	t.Run("a Service that is created is served", func(t *testing.T) {
+		serve(t, web, allReady(b[:2]...)...)
+		reaches(t, "a", "b")
+	})
+
+	t.Run("it is scaled, and connections follow", func(t *testing.T) {
+		serve(t, web, allReady(b...)...)
+		reaches(t, "a", "b", "c")
+		serve(t, web, ready(b[2]))
+		reaches(t, "c")
+		cluster.Kubectl("delete", "endpointslice", "web-ipv4")
+		n.settle(t)
+		n.diff(t)
+		expectError(t, pod, ways[0], web.vip, servicePort, rejected)
+		expect(t, pod, ways[1], web.vip, servicePort, "c")
+	})
+
+	t.Run("without endpoints it refuses (R13)", func(t *testing.T) {
+		serve(t, web)
+		for _, w := range ways {
+			expectError(t, pod, w, web.vip, servicePort, rejected)
+		}
+	})
+
+	serve(t, web, allReady(b...)...)
+	for name, fault := range map[string]struct {
+		breaks, heals func()
+		says          string
+	}{
+		"permission is taken away": {
+			breaks: func() {
+				cluster.Kubectl("delete", "clusterrolebinding", "reader")
+				// What is being watched goes on; a server that starts anew asks again.
+				cluster.StopAPIServer()
+				cluster.StartAPIServer()
+			},
+			heals: func() { cluster.Apply(readerBinding) },
+			says:  "forbidden",
+		},
+		"the API server is gone": {
+			breaks: cluster.StopAPIServer,
+			heals:  cluster.StartAPIServer,
+			says:   "refused",
+		},
+		"the agent starts again while the API server is gone (R33)": {
+			breaks: func() {
+				cluster.StopAPIServer()
+				n.agent.Kill()
+				n.launch(t, "--kubeconfig", cluster.LimitedKubeconfig)
+			},
+			heals: cluster.StartAPIServer,
+			says:  "refused",
+		},
+	} {
+		t.Run(name+": what was known stays in force, status says since when, and it heals (R31)", func(t *testing.T) {
+			load := startLoad(t, place, append(at(web.vip, servicePort), target{ways[1], nodeAddrs, web.nodePort})...)
+			began := time.Now().Add(-time.Second)
+			fault.breaks()
+			eventually(t, func() error { return n.isStale(t, fault.says, began) })
+			if out := n.run(t, 1, "status"); !strings.Contains(out, "stale") {
+				t.Errorf("status does not say stale:\n%s", out)
+			}
+			reaches(t, "a", "b", "c")
+			fault.heals()
+			eventually(t, func() error {
+				if s := n.status(t); !s.Healthy {
+					return fmt.Errorf("not healthy: %q", s.Findings)
+				}
+				return nil
+			})
+			n.diff(t)
+			load.end()
+		})
+	}
+
+	t.Run("a Service that is deleted is not served any more", func(t *testing.T) {
+		cluster.Kubectl("delete", "service", "web")
+		n.settle(t)
+		n.diff(t)
+		for _, w := range ways {
+			expectUntouched(t, pod, w, web.vip, servicePort)
+			expectClosed(t, pod, w, nodeAddrs, web.nodePort)
+		}
+	})
+}
+
+// diff runs the command, which must find nothing.
+func (n *node) diff(t *testing.T) {
+	t.Helper()
+	if out := n.run(t, 0, "diff"); !strings.HasPrefix(out, "no drift: api = tables = kernel") {
+		t.Errorf("diff says %q", out)
+	}
+}
+
+// isStale says what is missing for the agent started last to have lost
+// Services and EndpointSlices since then.
+func (n *node) isStale(t *testing.T, says string, began time.Time) error {
+	s, err := n.api.Status(t.Context())
+	if err != nil {
+		return err
+	}
+	if s.Healthy || s.PID != n.agent.PID() {
+		return fmt.Errorf("process %d is healthy: %v, with sources %+v", s.PID, s.Healthy, s.SourceState)
+	}
+	for _, source := range s.SourceState {
+		if source.Kind == "Node" {
+			continue
+		}
+		if !source.Stale || !strings.Contains(source.Error, says) || source.Since.Before(began) || source.Since.After(time.Now()) {
+			return fmt.Errorf("%s: stale: %v since %s: %q", source.Kind, source.Stale, source.Since, source.Error)
+		}
+	}
+	return nil
+}
