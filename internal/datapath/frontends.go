@@ -69,8 +69,8 @@ func (d *Datapath) insert(keys []frontendKey, want []installed, fail func(int, e
 
 // replace writes over an element: an address changes hands between Services,
 // or someone else wrote to the map. A program may be looking at the old
-// element, and the kernel uses its memory for the next one that is written;
-// the program would then miss its key, and take the address for no Service's.
+// element, whose memory the kernel uses for the next one that is written, or
+// may just have missed both; it looks again then (look_twice in bpf/select.h).
 // So the next write waits until no such program runs any more.
 func (d *Datapath) replace(k frontendKey, want installed) error {
 	if err := d.current.maps[mapFrontends].Put(k, d.value(k, want.set)); err != nil {

@@ -152,7 +152,7 @@ func TestProgramsComputeTheSealThatGoWrites(t *testing.T) {
 	const each = 16
 	for _, network := range []string{"::ffff:0:0", "2001:db8:8000:1::", "fe80::", "ffff:ffff:ffff:ffff:ffff:ffff::"} {
 		t.Run(network, func(t *testing.T) {
-			w := newStressWriter(t)
+			w := newStressWriter(t, manySlots)
 			settings := stressSettings{program: "stress_reader", frontends: each}
 			a := netip.MustParseAddr(network).As16()
 			copy(settings.network[:], a[:])

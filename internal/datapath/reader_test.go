@@ -153,7 +153,7 @@ func TestMapsOfGarbageAreReadWithoutPanic(t *testing.T) {
 
 func TestAReaderNeverShowsAMixedSet(t *testing.T) {
 	const services = 8
-	w := newStressWriter(t)
+	w := newStressWriter(t, manySlots)
 	for n := range services {
 		w.flip(n)
 		w.insert(stressFrontend(n, w.sets[n]))

@@ -45,6 +45,7 @@ type stressSettings struct {
 type stressReader struct {
 	collection *ebpf.Collection
 	program    *ebpf.Program
+	repeat     uint32 // look-ups per system call
 }
 
 func newStressReader(t *testing.T, maps map[string]*ebpf.Map, s stressSettings) *stressReader {
@@ -74,7 +75,11 @@ func newStressReader(t *testing.T, maps map[string]*ebpf.Map, s stressSettings) 
 		t.Fatalf("load the readers: %v", readable(err))
 	}
 	t.Cleanup(collection.Close)
-	return &stressReader{collection: collection, program: collection.Programs[s.program]}
+	r := &stressReader{collection: collection, program: collection.Programs[s.program], repeat: 1 << 14}
+	if s.pause > 0 {
+		r.repeat = 1 << 8
+	}
+	return r
 }
 
 // run looks up on every processor until stop is closed.
@@ -88,7 +93,7 @@ func (r *stressReader) run(t *testing.T, stop <-chan struct{}) (wait func()) {
 					return
 				default:
 				}
-				if _, err := r.program.Run(&ebpf.RunOptions{Data: make([]byte, 64), Repeat: 1 << 12}); err != nil {
+				if _, err := r.program.Run(&ebpf.RunOptions{Data: make([]byte, 64), Repeat: r.repeat}); err != nil {
 					t.Errorf("run the reader: %v", err)
 					return
 				}
@@ -119,10 +124,10 @@ type stressWriter struct {
 	flips, births, takeovers int
 }
 
-func newStressWriter(t *testing.T) *stressWriter {
+func newStressWriter(t *testing.T, slots uint32) *stressWriter {
 	t.Helper()
 	w := &stressWriter{
-		rig:  newRig(t, Sizes{Frontends: 1024, Sets: 1024, Backends: 16384, Affinity: 2, UDP: 2, Ranges: 2}),
+		rig:  newRig(t, Sizes{Frontends: 1024, Sets: 1024, Backends: slots, Affinity: 2, UDP: 2, Ranges: 2}),
 		sets: map[int]SetID{},
 	}
 	w.attach()
@@ -223,18 +228,25 @@ func (w *stressWriter) stress(t *testing.T, r *stressReader, change func(round i
 }
 
 // heldLong is a pause in which a writer can do many things.
-const heldLong = 1000
+const heldLong = 10000
+
+// Of slots there are enough that a writer hardly ever waits for the reclaimer,
+// or so few that each is used again as soon as it may be.
+const (
+	manySlots = 16384
+	fewSlots  = 1024
+)
 
 func TestNoReaderSeesAMixedForeignOrMissingSet(t *testing.T) {
 	const frontends = 64
-	for _, pause := range []uint32{0, heldLong} {
-		t.Run(fmt.Sprintf("a Service keeps its address while its set flips and others come and go, pause %d", pause), func(t *testing.T) {
-			w := newStressWriter(t)
+	for _, c := range []struct{ pause, slots uint32 }{{0, manySlots}, {heldLong, fewSlots}} {
+		t.Run(fmt.Sprintf("a Service keeps its address while its set flips and others come and go, pause %d", c.pause), func(t *testing.T) {
+			w := newStressWriter(t, c.slots)
 			for n := range frontends {
 				w.flip(n)
 				w.insert(stressFrontend(n, w.sets[n]))
 			}
-			r := newStressReader(t, w.current.maps, stressSettings{"stress_reader", frontends, 0, pause, [12]byte{}})
+			r := newStressReader(t, w.current.maps, stressSettings{"stress_reader", frontends, 0, c.pause, [12]byte{}})
 			o := w.stress(t, r, func(round int) {
 				for n := range frontends {
 					w.flip(n)
@@ -245,9 +257,9 @@ func TestNoReaderSeesAMixedForeignOrMissingSet(t *testing.T) {
 				t.Errorf("outcomes = %+v, want every look-up forwarded", o)
 			}
 		})
-		t.Run(fmt.Sprintf("an address changes hands between Services, pause %d", pause), func(t *testing.T) {
-			w := newStressWriter(t)
-			r := newStressReader(t, w.current.maps, stressSettings{"stress_reader", frontends, frontends, pause, [12]byte{}})
+		t.Run(fmt.Sprintf("an address changes hands between Services, pause %d", c.pause), func(t *testing.T) {
+			w := newStressWriter(t, c.slots)
+			r := newStressReader(t, w.current.maps, stressSettings{"stress_reader", frontends, frontends, c.pause, [12]byte{}})
 			o := w.stress(t, r, w.contest(frontends, 8, func(taken []Frontend) { w.insert(taken...) }))
 			if o != (outcomes{Forward: o.Forward}) || o.Forward == 0 {
 				t.Errorf("outcomes = %+v, want every look-up forwarded", o)
@@ -271,7 +283,7 @@ func TestForeignSetsAreSeenWithoutChecksAndWaiting(t *testing.T) {
 		"a program that trusts sees foreign sets otherwise":       {"stress_trusting_reader", false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newStressWriter(t)
+			w := newStressWriter(t, manySlots)
 			r := newStressReader(t, w.current.maps, stressSettings{c.program, frontends, frontends, heldLong, [12]byte{}})
 			change := w.contest(frontends, frontends, w.overwrite)
 			if c.waits {

@@ -3,7 +3,8 @@
  * From an address to a backend: find the frontend, read its set, choose.
  *
  * A plain connection costs one hash look-up and two array reads (set, slot);
- * to an address of this node one hash look-up more. Affinity adds an LRU
+ * to an address of this node two hash look-ups more; to an address that is no
+ * Service's three hash look-ups in all. Affinity adds an LRU
  * look-up and a binary search; an unconnected UDP socket that repeats itself
  * adds none, as long as the set's word is the one it saw last.
  */
@@ -111,6 +112,20 @@ static __always_inline bool serves_node_ports(const struct selection *s)
 	return bpf_map_lookup_elem(&fairlead_nodes, &a) != NULL;
 }
 
+/* The kernel replaces an element by linking the new one in at the head of its
+ * bucket before it takes the old one out. A look-up that has passed the head
+ * but not yet the old one finds neither. A second look finds the new one, and
+ * is sure: the writer replaces no other element before every program that was
+ * running has ended (replace in frontends.go). */
+static __always_inline const struct frontend *look_twice(const struct frontend_key *key)
+{
+	const struct frontend *f = bpf_map_lookup_elem(&fairlead_frontends, key);
+
+	if (f)
+		return f;
+	return bpf_map_lookup_elem(&fairlead_frontends, key);
+}
+
 static __always_inline const struct frontend *find_frontend(const struct selection *s,
 							    struct frontend_key *key)
 {
@@ -122,7 +137,7 @@ static __always_inline const struct frontend *find_frontend(const struct selecti
 	key->scope = SCOPE_INTERNAL;
 	/* The unspecified address is loopback here, not the wildcard's key. */
 	if (!is_unspecified(key->address)) {
-		f = bpf_map_lookup_elem(&fairlead_frontends, key);
+		f = look_twice(key);
 		if (f)
 			return f;
 	}
@@ -136,7 +151,7 @@ static __always_inline const struct frontend *find_frontend(const struct selecti
 		key->address[2] = 0;
 		key->address[3] = 0;
 	}
-	return bpf_map_lookup_elem(&fairlead_frontends, key);
+	return look_twice(key);
 }
 
 /* The borrow of a - b - c, without a branch. */

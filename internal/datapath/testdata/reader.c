@@ -9,23 +9,29 @@
 #include <stdbool.h>
 #include <bpf/bpf_helpers.h>
 
-/* A pause after each look-up of a frontend holds the window open in which
- * another processor can recycle the element. Never set, it costs nothing. */
+/* A pause after each look-up of a frontend or a slot holds the windows open in
+ * which another processor can recycle the element, or the extent that the word
+ * names. Not set, it costs nothing. */
 volatile const __u32 pause = 0;
+
+static long do_nothing(__u32 i, void *context)
+{
+	return 0;
+}
 
 static __always_inline void *lookup_and_pause(void *map, const void *key, bool held)
 {
 	void *value = bpf_map_lookup_elem(map, key);
-	__u32 i;
 
-	if (held)
-		for (i = 0; i < pause; i++)
-			bpf_get_prandom_u32();
+	if (held && pause)
+		bpf_loop(pause, do_nothing, NULL, 0);
 	return value;
 }
 
-#define bpf_map_lookup_elem(map, key) \
-	lookup_and_pause(map, key, (const void *)(map) == (const void *)&fairlead_frontends)
+#define bpf_map_lookup_elem(map, key)                                                \
+	lookup_and_pause(map, key,                                                   \
+			 (const void *)(map) == (const void *)&fairlead_frontends || \
+				 (const void *)(map) == (const void *)&fairlead_backends)
 #include "../bpf/select.h"
 
 char _license[] SEC("license") = "Dual BSD/GPL";
