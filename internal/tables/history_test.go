@@ -177,6 +177,12 @@ func TestHistorySaysInWordsWhatChanged(t *testing.T) {
 			want: []string{"frontend 10.96.0.1:80/TCP (ClusterIP, port http) is shadowed: held by default/oldest"},
 		},
 		{
+			name:   "the older Service was deleted and created again, and so is the younger now (R27)",
+			before: func(w *world) { w.put(service(web), service(older, takeAddress)) },
+			then:   func(w *world) { w.put(service(older, func(s *model.Service) { s.CreationTimestamp = start.Add(time.Hour) })) },
+			want:   []string{"frontend 10.96.0.1:80/TCP (ClusterIP, port http) is held by this Service again: reject (no EndpointSlice holds an endpoint for this port)"},
+		},
+		{
 			name:   "a new address is held by another from the start (R27)",
 			before: func(w *world) { w.put(service(older, takeAddress, vip), service(web)) },
 			then:   func(w *world) { w.put(service(web, vip)) },
@@ -349,6 +355,9 @@ func TestATouchThatChangesNothing(t *testing.T) {
 	t.Run("leaves the very same Compiled, so that nothing is written", func(t *testing.T) {
 		if !sameCompiled(before, after) {
 			t.Error("Compiled is another")
+		}
+		if !sameSlice(before.Own.Claims, after.Own.Claims) || !sameSlice(before.Own.Sets, after.Own.Sets) {
+			t.Error("Own is another, which is kept in memory twice")
 		}
 	})
 	t.Run("leaves what was handed out before as it was", func(t *testing.T) {

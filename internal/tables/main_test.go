@@ -15,7 +15,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // TestMain asks for more checks of each property than rapid does by itself;
 // -rapid.checks on the command line goes before.
 func TestMain(m *testing.M) {
-	if err := flag.Set("rapid.checks", "5000"); err != nil {
+	if err := flag.Set("rapid.checks", "3000"); err != nil {
 		panic(err)
 	}
 	flag.Parse()

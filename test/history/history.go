@@ -107,9 +107,15 @@ func (w *World) putService(t *rapid.T) Step {
 }
 
 // recreateService deletes a Service and creates another of its name, so
-// quickly that both may come in one batch.
+// quickly that both may come in one batch. It may be as the old one in all but
+// its age.
 func (w *World) recreateService(t *rapid.T) Step {
 	s := service(t)
+	if was, ok := w.Services[s.Name]; ok && rapid.Bool().Draw(t, "as it was") {
+		again := *was
+		again.CreationTimestamp = s.CreationTimestamp
+		s = &again
+	}
 	return Join([]Step{w.removeService(s.Name), w.addService(s)})
 }
 
