@@ -179,8 +179,10 @@ func TestHistorySaysInWordsWhatChanged(t *testing.T) {
 		{
 			name:   "the older Service was deleted and created again, and so is the younger now (R27)",
 			before: func(w *world) { w.put(service(web), service(older, takeAddress)) },
-			then:   func(w *world) { w.put(service(older, func(s *model.Service) { s.CreationTimestamp = start.Add(time.Hour) })) },
-			want:   []string{"frontend 10.96.0.1:80/TCP (ClusterIP, port http) is held by this Service again: reject (no EndpointSlice holds an endpoint for this port)"},
+			then: func(w *world) {
+				w.put(service(older, func(s *model.Service) { s.CreationTimestamp = start.Add(time.Hour) }))
+			},
+			want: []string{"frontend 10.96.0.1:80/TCP (ClusterIP, port http) is held by this Service again: reject (no EndpointSlice holds an endpoint for this port)"},
 		},
 		{
 			name:   "a new address is held by another from the start (R27)",
