@@ -5,4 +5,4 @@ package datapath
 // The objects are committed, so that a build needs no clang. `make generate`
 // sets BPF_INCLUDES to the include path of the kernel headers.
 //
-//go:generate go run github.com/cilium/ebpf/cmd/bpf2go -go-package datapath -target bpfel -cc clang -cflags "-O2 -g -mcpu=v3 -Wall -Werror $BPF_INCLUDES" sock bpf/sock.c
+//go:generate go tool bpf2go -go-package datapath -target bpfel -cc clang -cflags "-O2 -g -mcpu=v3 -Wall -Werror $BPF_INCLUDES" sock bpf/sock.c
