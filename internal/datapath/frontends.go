@@ -150,12 +150,15 @@ func (d *Datapath) Prune() (deleted int, err error) {
 		return 0, err
 	}
 	d.strays = map[frontendKey]struct{}{}
+	// Releasing fails over source ranges only, which stand below again; no set
+	// may be released twice.
 	for _, id := range d.known.unclaimed() {
-		if err := d.ReleaseSet(id); err != nil {
-			return len(unwanted), err
-		}
+		err = errors.Join(err, d.ReleaseSet(id))
 	}
 	d.known = newAdopted()
+	if err != nil {
+		return len(unwanted), err
+	}
 	for owner := range d.ranges {
 		if d.owners[owner] > 0 {
 			continue

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+import "testing"
+
+func TestPruneThatFailedIsTakenUpWhereItWas(t *testing.T) {
+	r := newRig(t, smallSizes())
+	r.apply(threeServices...)
+	r.attach()
+	r.reopen()
+
+	ranges := r.current.maps[mapRanges]
+	broken, err := ranges.Clone()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := broken.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r.current.maps[mapRanges] = broken
+	if _, err := r.Prune(); err == nil {
+		t.Error("no error although source ranges cannot be deleted")
+	}
+	r.current.maps[mapRanges] = ranges
+	r.prune()
+
+	// Each set is free once: one that is free twice would be given to two Services.
+	r.reclaimAll(uint64(smallSizes().Backends-1), int(smallSizes().Sets))
+	if n := len(r.rangesInKernel()); n != 0 {
+		t.Errorf("%d source ranges are left", n)
+	}
+}
