@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/fairlead-io/fairlead/internal/datapath"
 	"github.com/fairlead-io/fairlead/internal/model"
@@ -30,6 +31,9 @@ const unlimited = 1 << 20
 // test on every order of calls that a program in the kernel could suffer from.
 type kernel struct {
 	t reporter
+
+	// mu is held from begin to end, and while a test changes what follows.
+	mu sync.Mutex
 
 	// Room, counted as the maps count it: an extent that was replaced is free
 	// again only after reclaim.
@@ -74,8 +78,16 @@ func newKernel(t reporter) *kernel {
 	}
 }
 
-// begin notes a call, and asks whether it is to fail.
+// change changes the kernel beside a reconciler that runs.
+func (k *kernel) change(do func()) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	do()
+}
+
+// begin begins a call and asks whether it is to fail; end ends it.
 func (k *kernel) begin(method string) error {
+	k.mu.Lock()
 	k.calls = append(k.calls, method)
 	return k.ask(method)
 }
@@ -90,6 +102,7 @@ func (k *kernel) ask(method string) error {
 // end checks what must hold whenever a program could run.
 func (k *kernel) end() {
 	k.t.Helper()
+	defer k.mu.Unlock()
 	for _, key := range k.keep {
 		if _, ok := k.elements[key]; !ok {
 			k.t.Fatalf("frontend %s (%s) is missing after %v", key, key.Scope, k.calls)
@@ -330,7 +343,7 @@ func (k *kernel) Reclaimed() <-chan struct{} { return k.freed }
 
 // reclaim makes what was replaced or released free again, and says so.
 func (k *kernel) reclaim() {
-	k.retiredSlots, k.retiredSets = 0, 0
+	k.change(func() { k.retiredSlots, k.retiredSets = 0, 0 })
 	select {
 	case k.freed <- struct{}{}:
 	default:

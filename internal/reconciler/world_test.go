@@ -38,6 +38,8 @@ func newWorld(t reporter, k *kernel) *world {
 	w.reconciler, err = New(Config{
 		Tables: tab, Datapath: k, Log: slog.New(slog.DiscardHandler), CompareInterval: time.Minute,
 		Filled: func() error {
+			k.mu.Lock()
+			defer k.mu.Unlock()
 			if !k.pruned {
 				t.Fatalf("Filled is called before Prune")
 			}
@@ -101,12 +103,14 @@ func (w *world) statuses() []string {
 
 // fails makes a kind of call fail until the fault is taken away.
 func (w *world) fails(method string) {
-	w.fault = func(m string) error {
-		if m == method {
-			return errFault
+	w.change(func() {
+		w.fault = func(m string) error {
+			if m == method {
+				return errFault
+			}
+			return nil
 		}
-		return nil
-	}
+	})
 }
 
 func inDefault(name string) model.Name { return model.Name{Namespace: "default", Name: name} }

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package reconciler
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestFilled(t *testing.T) {
+	t.Run("waits for the first lists, and is called once (R33)", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, newKernel(t))
+			defer running(w)()
+			w.put(service("a", 1))
+			pass(time.Minute)
+			if w.filled != 0 || w.pruned || len(w.elements) != 0 {
+				t.Errorf("before: filled %d times, pruned %v, %v", w.filled, w.pruned, w.text())
+			}
+			w.list()
+			w.writer.Flush()
+			synctest.Wait()
+			w.put(service("b", 2))
+			pass(time.Hour)
+			if w.filled != 1 || !w.pruned || !w.reconciler.Stats.Filled.Load() {
+				t.Errorf("after: filled %d times, pruned %v", w.filled, w.pruned)
+			}
+		})
+	})
+	t.Run("comes for an empty cluster too", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, newKernel(t))
+			w.list()
+			w.writer.Flush()
+			running(w)()
+			if w.filled != 1 {
+				t.Errorf("filled %d times", w.filled)
+			}
+		})
+	})
+	t.Run("does not wait for rows that cannot be written", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, newKernel(t))
+			w.list()
+			w.fails("Publish")
+			w.put(service("a", 1))
+			running(w)()
+			if w.filled != 1 {
+				t.Errorf("filled %d times", w.filled)
+			}
+		})
+	})
+	t.Run("is tried again when it fails, later each time, and Prune is not", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, newKernel(t))
+			w.change(func() { w.fillError = errors.New("not yet") })
+			w.list()
+			w.put(service("a", 1))
+			defer running(w)()
+			pass(time.Second)
+			if w.filled != 4 || w.reconciler.Stats.Filled.Load() {
+				t.Errorf("filled %d times in a second", w.filled)
+			}
+			w.change(func() { w.fillError = nil })
+			pass(time.Minute)
+			if w.filled != 5 || !w.reconciler.Stats.Filled.Load() {
+				t.Errorf("filled %d times", w.filled)
+			}
+		})
+	})
+	t.Run("waits for Prune, which is tried again when it fails", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, newKernel(t))
+			w.fails("Prune")
+			w.list()
+			w.put(service("a", 1))
+			defer running(w)()
+			pass(time.Second)
+			if w.filled != 0 {
+				t.Error("Filled was called although Prune failed")
+			}
+			w.change(func() { w.fault = nil })
+			pass(time.Minute)
+			if w.filled != 1 || !w.pruned {
+				t.Errorf("filled %d times, pruned %v", w.filled, w.pruned)
+			}
+		})
+	})
+}
