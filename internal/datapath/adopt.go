@@ -30,10 +30,11 @@ type adopted struct {
 	sets   map[model.SetKey]SetID
 	lost   []SetID // in use, but without a readable name or a second of its name
 	owners map[ownerKey]uint32
+	served map[SetID]struct{} // those that a frontend points to
 }
 
 func newAdopted() adopted {
-	return adopted{sets: map[model.SetKey]SetID{}, owners: map[ownerKey]uint32{}}
+	return adopted{sets: map[model.SetKey]SetID{}, owners: map[ownerKey]uint32{}, served: map[SetID]struct{}{}}
 }
 
 // claimSet takes the set of a name, if it fits; one that does not stays
@@ -169,6 +170,7 @@ func (d *Datapath) adoptFrontends() error {
 			owner := d.shadows[f.Set].owner
 			if owner != 0 && f == frontendOf(k, f.Set, owner) {
 				d.installed[k] = installed{set: SetID(f.Set)}
+				d.known.served[SetID(f.Set)] = struct{}{}
 				return
 			}
 		}

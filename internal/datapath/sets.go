@@ -57,6 +57,13 @@ func (d *Datapath) CreateSet(k model.SetKey, owner uint32) (SetID, error) {
 // started, if it had one.
 func (d *Datapath) ClaimOwner(k model.SetKey) (uint32, bool) { return d.known.owner(k) }
 
+// Served says that frontends of a predecessor point to the set, until Prune:
+// if it cannot be published anew, what they serve is better than nothing.
+func (d *Datapath) Served(id SetID) bool {
+	_, served := d.known.served[id]
+	return served
+}
+
 // Publish makes the set in the kernel equal to s by one store, or does nothing
 // if it is already. On error what was published before stays in force, but
 // for source ranges: those that fit are in force, and no others.

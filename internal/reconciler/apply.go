@@ -117,7 +117,7 @@ func (r *Reconciler) publish(w *written, before []set, desired []model.Set) []er
 		s, err := r.ensureSet(w, before, d)
 		if err == nil {
 			_, err = r.cfg.Datapath.Publish(s.id, d)
-			s.published = s.published || err == nil
+			s.published = s.published || err == nil || r.cfg.Datapath.Served(s.id)
 			w.sets = append(w.sets, s)
 		}
 		if err != nil {
@@ -259,6 +259,9 @@ func (r *Reconciler) remove(b *batch) {
 		r.deletes, r.release = b.deletes, b.release
 		r.cfg.Log.Error("frontends could not be deleted, will try again", "frontends", len(b.deletes), "error", err, "in", r.retry)
 		return
+	}
+	if len(b.deletes) > 0 {
+		r.retry = firstRetry // there is room again
 	}
 	for _, id := range b.release {
 		if err := r.cfg.Datapath.ReleaseSet(id); err != nil {

@@ -89,3 +89,22 @@ func TestFilled(t *testing.T) {
 		})
 	})
 }
+
+func TestANewAgentThatCannotPublish(t *testing.T) {
+	w := newWorld(t, newKernel(t))
+	w.list()
+	w.put(service("a", 1), endpoints("a", 1))
+	w.reconciler.Step()
+	// While no agent runs, the endpoint changes and a Service is born.
+	w = w.successor(t)
+	w.put(service("a", 1), endpoints("a", 2))
+	w.put(service("b", 2), endpoints("b", 3))
+	w.fails("Publish")
+	w.reconciler.Step()
+	expect(t, "the kernel holds what the predecessor wrote", w.text(), "10.96.0.1:80/TCP internal default/a: forward 10.0.0.1:8080")
+	w.fault = nil
+	w.reconciler.tryAgain()
+	expect(t, "the kernel holds what is wanted", w.text(),
+		"10.96.0.1:80/TCP internal default/a: forward 10.0.0.2:8080", "10.96.0.2:80/TCP internal default/b: forward 10.0.0.3:8080")
+	expectAllDone(t, w)
+}

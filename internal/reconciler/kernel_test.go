@@ -58,7 +58,9 @@ type kernel struct {
 	left map[model.FrontendKey]bool
 	// leftSets are its sets.
 	leftSets map[model.SetKey]datapath.SetID
-	freed    chan struct{}
+	// served are those of its sets that frontends point to.
+	served map[datapath.SetID]bool
+	freed  chan struct{}
 }
 
 type kernelSet struct {
@@ -299,6 +301,13 @@ func (k *kernel) DeleteFrontends(frontends []datapath.Frontend) error {
 	return nil
 }
 
+// Served is true of a predecessor's sets with frontends, until Prune.
+func (k *kernel) Served(id datapath.SetID) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return !k.pruned && k.served[id]
+}
+
 func (k *kernel) Prune() (deleted int, err error) {
 	defer k.end()
 	if err := k.begin("Prune"); err != nil {
@@ -355,8 +364,9 @@ func (k *kernel) reclaim() {
 func (k *kernel) restart() {
 	k.pruned = false
 	k.left, k.leftSets = map[model.FrontendKey]bool{}, map[model.SetKey]datapath.SetID{}
-	for key := range k.installed {
-		k.left[key] = true
+	k.served = map[datapath.SetID]bool{}
+	for key, id := range k.installed {
+		k.left[key], k.served[id] = true, true
 	}
 	for id, s := range k.sets {
 		k.leftSets[s.key] = id

@@ -32,6 +32,8 @@ type Datapath interface {
 	NewOwner() uint32
 	ClaimOwner(model.SetKey) (uint32, bool)
 	CreateSet(k model.SetKey, owner uint32) (datapath.SetID, error)
+	// Served says that frontends of a predecessor point to the set.
+	Served(datapath.SetID) bool
 	Publish(id datapath.SetID, s *model.Set) (changed bool, err error)
 	ReleaseSet(id datapath.SetID) error
 	InsertFrontends([]datapath.Frontend) []error
@@ -97,8 +99,8 @@ type set struct {
 	key   model.SetKey
 	id    datapath.SetID
 	owner uint32
-	// published is false until the set's first publication went well. No
-	// frontend may point to it before.
+	// published is false until the set's first publication went well, by this
+	// agent or a predecessor. No frontend may point to it before.
 	published bool
 }
 
