@@ -196,6 +196,20 @@ static __always_inline void note_pair(const struct selection *s, __u32 direction
 		bpf_map_update_elem(&fairlead_udp, &key, &pair, BPF_ANY);
 }
 
+/* The socket talks to a backend by its own address now: what comes from there
+ * is shown as it is, until the socket asks the Service again. */
+static __always_inline void show_plain(struct peer *known, const struct selection *s, __u64 cookie)
+{
+	struct udp_key key = { .cookie = cookie, .endpoint = s->target, .direction = UDP_REVERSE };
+	struct udp_pair pair = { .endpoint = s->target }, *noted;
+
+	if (same_endpoint(&known->backend, &s->target))
+		known->frontend = s->target;
+	noted = bpf_map_lookup_elem(&fairlead_udp, &key);
+	if (noted && !same_endpoint(&noted->endpoint, &s->target))
+		bpf_map_update_elem(&fairlead_udp, &key, &pair, BPF_EXIST);
+}
+
 static __always_inline int on_sendmsg(struct bpf_sock_addr *ctx, struct selection *s, bool v6)
 {
 	struct peer last = {}, *known = NULL;
@@ -220,6 +234,10 @@ static __always_inline int on_sendmsg(struct bpf_sock_addr *ctx, struct selectio
 	case VERDICT_REFUSE:
 		return refuse(s);
 	default:
+		/* The kernel names the peer of a connected IPv6 socket here,
+		 * if that is a mapped address. */
+		if (known && ctx->sk && ctx->sk->state != BPF_TCP_ESTABLISHED)
+			show_plain(known, s, cookie);
 		return PASS;
 	}
 	if (!same || last.word != s->word || !same_endpoint(&last.backend, &s->backend)) {
