@@ -120,9 +120,10 @@ func TestDistribution(t *testing.T) {
 func TestSeveralPeers(t *testing.T) {
 	n := startNode(t)
 	a, b := n.backend(t, "a"), n.backend(t, "b")
-	one, two := service{name: "one", vip: n.vip()}, service{name: "two", vip: n.vip()}
+	one, two, again := service{name: "one", vip: n.vip()}, service{name: "two", vip: n.vip()}, service{name: "again", vip: n.vip()}
 	n.serve(t, one, ready(a))
 	n.serve(t, two, ready(b))
+	n.serve(t, again, ready(a))
 	client, _ := n.client(t, "client")
 
 	for _, w := range ways {
@@ -140,6 +141,10 @@ func TestSeveralPeers(t *testing.T) {
 					{w.to(one.vip, servicePort), "a"},
 					{w.to(two.vip, servicePort), "b"},
 					{w.to(two.vip, servicePort), "b"},
+					// A backend of two Services, and no Service at all.
+					{w.to(again.vip, servicePort), "a"},
+					{w.to(a.addrs, backendPort), "a"},
+					{w.to(b.addrs, backendPort), "b"},
 				} {
 					if reply := conn.AskAt(c.to.String()); reply.Server != c.server || reply.From != c.to {
 						t.Errorf("to %s: %s answers from %s, want %s", c.to, reply, reply.From, c.server)

@@ -61,6 +61,38 @@ func TestExternalAddresses(t *testing.T) {
 	})
 }
 
+// A Service could otherwise take what the node itself serves (CVE-2020-8554).
+func TestNodeAddressClaims(t *testing.T) {
+	const port = 6443
+	n := newNode(t)
+	listen(t, n.ns, "node", port, nodeAddrs.list()...)
+	b := n.backend(t, "web")
+	claim := service{name: "claim", vip: n.vip(), port: port, spec: "externalIPs: [" + nodeAddrs.ips() + "]"}
+	n.write(t, "claim.yaml", claim.yaml(allReady(b)))
+	pod, _ := n.client(t, "client")
+
+	for _, c := range []struct {
+		flags          []string
+		server, action string
+	}{
+		{nil, "node", "shadowed"},
+		{[]string{"--allow-node-address-claims"}, "web", "forward"},
+	} {
+		t.Run(fmt.Sprintf("with flags %q an externalIP on which the node listens is %s", c.flags, c.action), func(t *testing.T) {
+			n.start(t, c.flags...)
+			defer n.agent.Kill()
+			n.settle(t)
+			if row := n.row(t, "claim", nodeAddrs.v4, port, "TCP"); row.Action != c.action {
+				t.Errorf("the row is %+v", row)
+			}
+			for _, w := range ways {
+				expect(t, pod, w, nodeAddrs, port, c.server)
+				expect(t, pod, w, claim.vip, port, "web")
+			}
+		})
+	}
+}
+
 func TestSourceRanges(t *testing.T) {
 	const port = 30080
 	n := startNode(t)

@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
+
+	"github.com/fairlead-io/fairlead/test/lab"
 	"github.com/fairlead-io/fairlead/test/lab/traffic"
 )
 
@@ -102,6 +105,18 @@ func TestNodePort(t *testing.T) {
 			expect(t, pod, w, added, port, "local", "remote")
 			expect(t, host, w, added, port, "local", "remote")
 		}
+		removeAddresses(t, n.ns, added)
+		eventually(t, func() error {
+			if served := n.status(t).NodePortAddresses; len(served) != 2 {
+				return fmt.Errorf("%v serve NodePorts after two addresses went", served)
+			}
+			return nil
+		})
+		for _, w := range ways {
+			if got := w.ask(pod, added, port); got.Error == "" {
+				t.Errorf("%s to %s: %s, want it gone", w.name, w.to(added, port), got)
+			}
+		}
 	})
 
 	t.Run("an exact address beats the NodePort (R27)", func(t *testing.T) {
@@ -165,4 +180,25 @@ func TestNodePortAddresses(t *testing.T) {
 		})
 		n.agent.Kill()
 	}
+}
+
+// removeAddresses takes both from the namespace's eth0.
+func removeAddresses(t *testing.T, ns *lab.NetNS, addrs pair) {
+	t.Helper()
+	ns.Do(func() {
+		link, err := netlink.LinkByName("eth0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, addr := range addrs.list() {
+			text := netip.PrefixFrom(addr, addr.BitLen()).String()
+			parsed, err := netlink.ParseAddr(text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := netlink.AddrDel(link, parsed); err != nil {
+				t.Fatalf("remove %s: %v", text, err)
+			}
+		}
+	})
 }

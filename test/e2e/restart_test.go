@@ -27,18 +27,21 @@ func TestAgentKilledUnderLoad(t *testing.T) {
 	place, _ := n.pod(t, "client")
 	load := startLoad(t, place, append(at(web.vip, servicePort), target{ways[0], nodeAddrs, port})...)
 
-	for i := range 5 {
+	// What changes does so while the agent is being killed, while there is none,
+	// or not at all.
+	for i := range 6 {
+		some := allReady(b[i%3:]...)
+		if i%3 == 0 {
+			n.write(t, "web.yaml", web.yaml(some))
+		}
 		n.agent.Kill()
-		changed := i%2 == 1
-		if changed {
-			n.write(t, "web.yaml", web.yaml(allReady(b[:1+i%3]...)))
-			n.write(t, "new.yaml", service{name: "new", vip: n.vip()}.yaml(allReady(b[i%3])))
+		if i%3 == 1 {
+			n.write(t, "web.yaml", web.yaml(some))
+			n.write(t, "new.yaml", service{name: "new", vip: n.vip()}.yaml(some))
 		}
 		n.start(t)
 		n.settle(t)
-		if changed {
-			n.serve(t, web, allReady(b...)...)
-		}
+		n.serve(t, web, allReady(b...)...)
 	}
 	load.end()
 }
