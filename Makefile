@@ -12,7 +12,7 @@ $(error Go is missing: install the version that go.mod names from https://go.dev
 endif
 
 # Tests and demo load programs into the kernel and make network namespaces.
-NEED_ROOT := $(filter test demo,$(MAKECMDGOALS))
+NEED_ROOT := $(filter test demo bench,$(MAKECMDGOALS))
 ifneq ($(NEED_ROOT),)
 ifneq ($(shell id -u),0)
 $(error `make $(firstword $(NEED_ROOT))` runs as root: try `sudo make $(firstword $(NEED_ROOT))`)
@@ -54,8 +54,8 @@ demo: build ## show what Fairlead does, on this machine (root)
 	bin/fairlead demo
 
 .PHONY: bench
-bench: ## run the benchmarks
-	go test -run '^$$' -bench . -benchmem ./internal/...
+bench: ## run the benchmarks; the budgets stand beside them (root)
+	go test -run '^$$' -bench . -benchmem -timeout 30m ./internal/... ./bench/...
 
 .PHONY: generate
 generate: ## compile the eBPF programs (clang; only after a change of the C sources)

@@ -93,6 +93,7 @@ type Datapath struct {
 	retired  retired
 
 	wake      chan struct{} // to the reclaimer: something is retired
+	short     chan struct{} // to the reclaimer: room is short
 	reclaimed chan struct{} // from it: room was freed
 	stop      context.CancelFunc
 	stopped   chan struct{}
@@ -116,6 +117,7 @@ type shadow struct {
 type retired struct {
 	extents []run
 	sets    []SetID
+	slots   uint64 // of all extents
 }
 
 type run struct{ first, length uint32 }
@@ -135,6 +137,7 @@ func Open(cfg Config, log *slog.Logger) (*Datapath, error) {
 		ranges:    map[uint32]map[rangeKey]struct{}{},
 		known:     newAdopted(),
 		wake:      make(chan struct{}, 1),
+		short:     make(chan struct{}, 1),
 		reclaimed: make(chan struct{}, 1),
 		stopped:   make(chan struct{}),
 	}

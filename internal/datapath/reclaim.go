@@ -46,15 +46,27 @@ func (b *barrier) close() {
 	b.inner.Close()
 }
 
+// reclaimDelay lets retired room gather: a barrier costs the same however much
+// waits for it, and holds one of the runtime's processors while it does.
+const reclaimDelay = time.Second
+
 // reclaim makes retired extents and sets usable again, each after a barrier,
-// in its own time: publishing never waits for it.
+// in its own time: publishing never waits for it. Where room is short, the
+// barrier comes at once.
 func (d *Datapath) reclaim(ctx context.Context) {
 	defer close(d.stopped)
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-d.short:
 		case <-d.wake:
+			select {
+			case <-ctx.Done():
+				return
+			case <-d.short:
+			case <-time.After(reclaimDelay):
+			}
 		}
 		batch := d.takeRetired()
 		err := d.barrier.wait()
@@ -69,6 +81,19 @@ func (d *Datapath) reclaim(ctx context.Context) {
 		if err == nil {
 			d.free(batch)
 		}
+	}
+}
+
+// retire lets an extent go. The lock is held.
+func (d *Datapath) retire(sh shadow) {
+	if sh.length == 0 {
+		return
+	}
+	d.retired.extents = append(d.retired.extents, run{sh.base, sh.length})
+	d.retired.slots += uint64(sh.length)
+	signal(d.wake)
+	if d.retired.slots > d.room.free {
+		signal(d.short)
 	}
 }
 

@@ -39,6 +39,7 @@ func (d *Datapath) CreateSet(k model.SetKey, owner uint32) (SetID, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.freeSets) == 0 {
+		signal(d.short)
 		return 0, fmt.Errorf("%w for backend set %s: all %d sets are in use (--max-sets)", ErrNoRoom, k, len(d.shadows))
 	}
 	id := d.freeSets[len(d.freeSets)-1]
@@ -149,6 +150,7 @@ func (d *Datapath) store(id SetID, s *model.Set, flags uint8) error {
 		next.length = 1 + total
 		first, ok := d.room.alloc(next.length)
 		if !ok {
+			signal(d.short)
 			return fmt.Errorf("%w for the %d slots of backend set %s: %d are free, at most %d in one run (--max-backends)",
 				ErrNoRoom, next.length, s.Key, d.room.free, d.room.largest())
 		}
@@ -163,10 +165,7 @@ func (d *Datapath) store(id SetID, s *model.Set, flags uint8) error {
 	atomic.StoreUint64(&entry.Word, packWord(next.base, flags, len(s.Backends)))
 	d.stores.Add(1)
 	d.shadows[id] = next
-	if old.length > 0 {
-		d.retired.extents = append(d.retired.extents, run{old.base, old.length})
-		signal(d.wake)
-	}
+	d.retire(old)
 	return nil
 }
 
@@ -198,9 +197,7 @@ func (d *Datapath) ReleaseSet(id SetID) error {
 	atomic.StoreUint32(&entry.Owner, 0)
 	atomic.StoreUint64(&entry.Word, 0)
 	d.current.names[id] = name{}
-	if sh.length > 0 {
-		d.retired.extents = append(d.retired.extents, run{sh.base, sh.length})
-	}
+	d.retire(sh)
 	d.retired.sets = append(d.retired.sets, id)
 	d.mu.Unlock()
 	signal(d.wake)

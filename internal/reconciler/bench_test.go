@@ -10,13 +10,16 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"runtime"
 	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead/internal/datapath"
 	"github.com/fairlead-io/fairlead/internal/model"
@@ -171,29 +174,67 @@ func rss(b *testing.B) (total, shared int) {
 	return total * os.Getpagesize(), shared * os.Getpagesize()
 }
 
-// Clock: from the event's arrival at the reflector's output to the stored
-// word: the counter of stores is raised right after it. Rate: 1 000 changes a
-// second of random Services, evenly spaced. GOGC 100. Budget: p99 under 1 ms.
+// apiSlice is the object as client-go hands it to the reflector.
+func apiSlice(s *model.EndpointSlice) *discoveryv1.EndpointSlice {
+	o := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.Namespace, Name: s.Name.Name, ResourceVersion: s.ResourceVersion,
+			Labels: map[string]string{discoveryv1.LabelServiceName: s.Service},
+		},
+		AddressType: discoveryv1.AddressTypeIPv4,
+	}
+	for _, p := range s.Ports {
+		port, protocol := int32(p.Port), corev1.Protocol(p.Protocol.String())
+		o.Ports = append(o.Ports, discoveryv1.EndpointPort{Name: &p.Name, Port: &port, Protocol: &protocol})
+	}
+	for _, e := range s.Endpoints {
+		o.Endpoints = append(o.Endpoints, discoveryv1.Endpoint{
+			Addresses: []string{e.Addresses[0].String()}, NodeName: &e.NodeName,
+			Conditions: discoveryv1.EndpointConditions{Ready: &e.Ready, Serving: &e.Serving, Terminating: &e.Terminating},
+		})
+	}
+	return o
+}
+
+// Clock: from the moment at which a decoded object is due at the reflector,
+// through its conversion to the stored word: the counter of stores is
+// raised right after it. Rate: 1 000 changes a second of random Services,
+// evenly spaced; a change that waits for the one before it is late from when it
+// was due. GOGC 100. Budget: p99 under 1 ms.
 func BenchmarkChangeAt10000Services(b *testing.B) {
 	const services = 10000
 	w := newWorld(services, 10)
 	p := newPipeline(b, filepath.Join(lab.NewBPFFS(b), "fairlead"))
 	defer p.stop()
 	p.fill(w.events())
+	var convert reflector.Converter
 	var latencies []time.Duration
 	next := time.Now()
+	var version uint64
+	var err error
 	changes := 0
 	for b.Loop() {
 		changes++
 		i := rand.IntN(services)
-		s := slice(w.services[i].Name, i, 10, uint16(1024+changes%60000))
+		object := apiSlice(slice(w.services[i].Name, changes, 10, uint16(1024+changes%60000)))
 		next = next.Add(time.Millisecond)
-		time.Sleep(time.Until(next))
+		start := next
+		if wait := time.Until(next); wait > 0 {
+			time.Sleep(wait)
+			start = time.Now() // the clock's own delay is not the pipeline's
+		}
 		before := p.datapath.Stores()
-		start := time.Now()
-		p.writer.Events([]reflector.Event{{Kind: reflector.KindEndpointSlice, Name: s.Name, ResourceVersion: strconv.Itoa(changes), Received: start, Slice: s}})
+		event, problems := convert.Event(object)
+		if len(problems) > 0 {
+			b.Fatal(problems)
+		}
+		p.writer.Events([]reflector.Event{event})
+		// To spin would take a core away: the report that follows the store
+		// wakes, a little later.
 		for p.datapath.Stores() == before {
-			runtime.Gosched()
+			if version, err = p.tables.Wait(b.Context(), version); err != nil {
+				b.Fatal(err)
+			}
 		}
 		latencies = append(latencies, time.Since(start))
 	}

@@ -165,22 +165,31 @@ func (r *Reconciler) unfinished() bool {
 	return len(r.failed) > 0 || len(r.deletes) > 0 || r.complete && !r.Stats.Filled.Load()
 }
 
-// Step writes all changes that are there now, and returns a channel that is
-// closed when there are more.
+// Step writes the changes that are there now, and returns a channel that is
+// closed when there are more. It does not go on for as long as changes come:
+// retries and comparisons have their turn in between.
 func (r *Reconciler) Step() <-chan struct{} {
-	for {
-		changes, revision, complete, more := r.changes.Next()
-		if len(changes) > 0 {
-			r.revision = revision
-			r.apply(changes)
-			continue
-		}
-		if complete && !r.complete {
-			r.complete = true
-			r.finish()
-		}
-		return more
+	more, wrote := r.writeBatch()
+	if wrote {
+		more, _ = r.writeBatch()
 	}
+	return more
+}
+
+// writeBatch writes one batch or, if there is nothing to write, sees whether
+// the first fill is over.
+func (r *Reconciler) writeBatch() (more <-chan struct{}, wrote bool) {
+	changes, revision, complete, more := r.changes.Next()
+	if len(changes) > 0 {
+		r.revision = revision
+		r.apply(changes)
+		return more, true
+	}
+	if complete && !r.complete {
+		r.complete = true
+		r.finish()
+	}
+	return more, false
 }
 
 // finish ends the first fill, once everything of it was tried.
