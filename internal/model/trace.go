@@ -24,10 +24,27 @@ type View struct {
 	Node         *Node
 	ClusterCIDRs []netip.Prefix
 	NodePorts    NodePortAddresses
-	// PacketPath says that the wire is served too. The verdict assumes it; a
-	// step says what is so while it is not.
+	Sockets      PathServed
+	// PacketPath says that the wire is served too. With it the verdict is what
+	// the rules ask for. Without it the verdict is what happens today: a flow
+	// that no socket translates passes, and a socket that has not chosen its
+	// source address yet is refused where source ranges ask for one. SNAT says
+	// in both cases what a packet path would do.
 	PacketPath bool
 }
+
+// PathServed says whose connections are translated at their socket, as
+// --socket-path does.
+type PathServed uint8
+
+// The zero value is all of them; ServedHost leaves pods out.
+const (
+	ServedAll PathServed = iota
+	ServedHost
+	ServedOff
+)
+
+func (s PathServed) String() string { return [...]string{"all", "host", "off"}[s] }
 
 // Flow is a connection, or a datagram, that may be.
 type Flow struct {
@@ -53,8 +70,8 @@ func (o Outcome) String() string { return [...]string{"forward", "reject", "drop
 // Path is where a flow is translated.
 type Path uint8
 
-// A flow that begins on this node is translated at its socket, except SCTP,
-// whose sockets do not pass the hooks (R28).
+// A flow that begins on this node is translated at its socket, if that is
+// served, except SCTP, whose sockets do not pass the hooks (R28).
 const (
 	PathSocket Path = iota
 	PathPacket
@@ -157,20 +174,35 @@ func containing(cidrs []netip.Prefix, a netip.Addr) (netip.Prefix, bool) {
 }
 
 func (t *trace) findPath() {
-	if t.origin != fromOutside && t.flow.Protocol != SCTP {
+	why, source := t.offSocket()
+	if why == "" {
 		t.verdict.Path = PathSocket
 		t.step("path", t.nodeSource(), "the connection begins on this node, so its socket translates it")
 		return
 	}
 	t.verdict.Path = PathPacket
-	why := "the connection arrives on the wire"
-	if t.origin != fromOutside {
-		why = "SCTP sockets do not pass the socket hooks"
+	if t.view.PacketPath {
+		t.step("path", source, "%s, so its packets are translated", why)
+		return
 	}
-	t.step("path", t.nodeSource(), "%s, so its packets are translated", why)
-	if !t.view.PacketPath {
-		t.step("path", t.nodeSource(), "this agent serves no packet path: what follows holds once it does, and until then the packets go untranslated")
+	t.step("path", source, "%s, and there is no packet path yet, so its packets go untranslated", why)
+}
+
+// offSocket says why no socket translates the flow, and from what that is
+// known; nothing if one does.
+func (t *trace) offSocket() (why, source string) {
+	flag := "--socket-path " + t.view.Sockets.String()
+	switch {
+	case t.origin == fromOutside:
+		return "the connection arrives on the wire", t.nodeSource()
+	case t.flow.Protocol == SCTP:
+		return "SCTP sockets do not pass the socket hooks", t.nodeSource()
+	case t.view.Sockets == ServedOff:
+		return "no socket is served", flag
+	case t.view.Sockets == ServedHost && t.origin == fromPod:
+		return "the sockets of pods are not served", flag
 	}
+	return "", ""
 }
 
 // findRow looks for the row that takes the flow: one for the exact address
@@ -262,7 +294,12 @@ func (t *trace) decide(row *Row) {
 		t.step("verdict", source, "nothing translates it: %s", set.Reason)
 		return
 	}
-	if !t.inSourceRanges(row) {
+	if t.verdict.Path == PathPacket && !t.view.PacketPath {
+		t.verdict.Outcome = OutcomePass
+		t.step("verdict", t.nodeSource(), "nothing translates it: there is no packet path yet")
+		return
+	}
+	if !t.inSourceRanges(row) || t.sourceUnknown(row) {
 		t.verdict.Outcome = OutcomeDrop
 		return
 	}
@@ -281,7 +318,7 @@ func (t *trace) decide(row *Row) {
 // inSourceRanges asks the row's source ranges, which hold for pods and for
 // this node too (R22). As with kube-proxy, a VIP of the Service port is a
 // source in range where this node is: a node that has the VIP as its own
-// address reaches it from the VIP.
+// address reaches it from the VIP. A socket knows the written ranges only.
 func (t *trace) inSourceRanges(row *Row) bool {
 	ranges := row.Set.SourceRanges
 	if len(ranges) == 0 {
@@ -292,12 +329,28 @@ func (t *trace) inSourceRanges(row *Row) bool {
 		t.step("source ranges", source, "%s is in loadBalancerSourceRanges %s", from, cidr)
 		return true
 	}
-	if cidr, ok := containing(ranges, t.view.Node.Primary(row.Set.Key.Family)); ok && t.isVIP(row, from) {
+	if cidr, ok := containing(ranges, t.view.Node.Primary(row.Set.Key.Family)); ok && t.view.PacketPath && t.isVIP(row, from) {
 		t.step("source ranges", source, "%s is the VIP itself, and this node is in loadBalancerSourceRanges %s", from, cidr)
 		return true
 	}
 	t.step("source ranges", source, "%s is not in loadBalancerSourceRanges", from)
 	return false
+}
+
+// sourceUnknown says that the row's source ranges cannot be asked: a socket has
+// no source address yet when it connects, unless it was bound to one, and
+// without a packet path nobody asks later.
+func (t *trace) sourceUnknown(row *Row) bool {
+	if len(row.Set.SourceRanges) == 0 || t.view.PacketPath {
+		return false
+	}
+	bound := ""
+	if row.Set.Action == ActionForward {
+		bound = fmt.Sprintf("; one that is bound to %s before would be forwarded", t.flow.From)
+	}
+	t.step("source ranges", "Service "+row.Service.String(),
+		"a socket has no source address yet when it connects, and there is no packet path yet that could ask for it later: it is refused%s", bound)
+	return true
 }
 
 // isVIP says that an address is a VIP of the row's Service port.
@@ -319,6 +372,9 @@ func (t *trace) forward(row *Row) {
 	}
 	t.verdict.SNAT = t.masquerade(row, source)
 	t.hairpin(set.Backends)
+	if t.verdict.SNAT && !t.view.PacketPath {
+		t.step("snat", t.nodeSource(), "there is no packet path yet that would rewrite it: the kernel chooses the source address on the way to the backend")
+	}
 }
 
 // masquerade follows kube-proxy. A pod's address is kept on its way to a

@@ -182,10 +182,19 @@ snat: the source address becomes this node's: externalTrafficPolicy is Cluster (
 		}, {
 			"where the wire is not served, a step says so", false, "172.16.0.9 > 10.96.0.2:80",
 			`source: 172.16.0.9 is outside: neither an address of this node nor inside a cluster CIDR (--cluster-cidr)
-path: the connection arrives on the wire, so its packets are translated (Node n1)
-path: this agent serves no packet path: what follows holds once it does, and until then the packets go untranslated (Node n1)
+path: the connection arrives on the wire, and there is no packet path yet, so its packets go untranslated (Node n1)
 frontend: 10.96.0.2:80/TCP is its ClusterIP, for internal and external traffic (Service default/young)
-verdict: no EndpointSlice holds an endpoint for this port (Service default/young)`,
+verdict: nothing translates it: there is no packet path yet (Node n1)`,
+		}, {
+			"where the wire is not served, a socket rewrites no source address", false, "192.168.0.1 > 198.51.100.1:80",
+			`source: 192.168.0.1 is this node (Node n1)
+path: the connection begins on this node, so its socket translates it (Node n1)
+frontend: 198.51.100.1:80/TCP is its ExternalIP, for internal and external traffic (Service default/old)
+frontend: it claims 198.51.100.1:80/TCP as its ExternalIP too, but that is held by default/old (Service default/young)
+backends: 1 candidate: ready (EndpointSlice default/web-1)
+affinity: a client that came within the last 60 s goes to the backend it had (Service default/old)
+snat: the source address becomes this node's: externalTrafficPolicy is Cluster (Service default/old)
+snat: there is no packet path yet that would rewrite it: the kernel chooses the source address on the way to the backend (Node n1)`,
 		}, {
 			"a target of no Service says what was looked for", true, "172.16.0.9 > 192.168.0.1:81",
 			`source: 172.16.0.9 is outside: neither an address of this node nor inside a cluster CIDR (--cluster-cidr)
@@ -219,6 +228,75 @@ frontend: no Service has 192.168.0.1:81/TCP, and no NodePort is 81/TCP (Node n1)
 	})
 }
 
+// TestTraceToday is about nodes that serve some sockets, and the wire not yet.
+func TestTraceToday(t *testing.T) {
+	node := &Node{Name: "n1", Addresses: addrs("192.168.0.1")}
+	pods := slice("web-1", ready("10.0.1.1", "n1"), ready("10.0.2.1", "n2"))
+	everywhere := func(s *Service) {
+		s.Type = ServiceLoadBalancer
+		s.Ports[0].NodePort = 30080
+		s.LoadBalancerIngress = vips("203.0.113.1")
+	}
+	ranges := func(texts ...string) func(*Service) {
+		return func(s *Service) { s.SourceRanges = prefixes(texts...) }
+	}
+	open, empty := candidate(node, service(everywhere), pods), candidate(node, service(everywhere))
+	narrow := candidate(node, service(everywhere, ranges("10.0.0.0/16")), pods)
+	const both = "10.0.1.1:8080 10.0.2.1:8080 | default/web "
+	const today, ruled = false, true
+
+	for _, c := range []struct {
+		name       string
+		world      Candidate
+		sockets    PathServed
+		packetPath bool
+		flow       string
+		want       string // the verdict, and part of a step after "; "
+	}{
+		{"a pod's socket is served", open, ServedAll, today, "10.0.7.7 > 10.96.0.1:80", "forward socket " + both + "all ClusterIP; its socket translates it (Node n1)"},
+		{"from outside everything passes", open, ServedAll, today, "172.16.0.9 > 192.168.0.1:30080", "pass packet | default/web all NodePort; nothing translates it: there is no packet path yet (Node n1)"},
+		{"what would be refused passes from outside too (R13)", empty, ServedAll, today, "172.16.0.9 > 203.0.113.1:80", "pass packet | default/web all LoadBalancer; no packet path yet"},
+		{"what would be out of range passes from outside too (R22)", narrow, ServedAll, today, "172.16.0.9 > 203.0.113.1:80", "pass packet | default/web all LoadBalancer; no packet path yet"},
+		{"a socket is refused (R13)", empty, ServedAll, today, "10.0.7.7 > 203.0.113.1:80", "reject socket | default/web all LoadBalancer; no EndpointSlice holds an endpoint"},
+
+		{"host serves the node's sockets", open, ServedHost, today, "192.168.0.1 > 203.0.113.1:80", "forward socket snat " + both + "all LoadBalancer; its socket translates it"},
+		{"host leaves pods alone", open, ServedHost, today, "10.0.7.7 > 10.96.0.1:80", "pass packet | default/web all ClusterIP; the sockets of pods are not served, and there is no packet path yet, so its packets go untranslated (--socket-path host)"},
+		{"off leaves the node alone too", open, ServedOff, today, "192.168.0.1 > 10.96.0.1:80", "pass packet | default/web all ClusterIP; no socket is served, and there is no packet path yet, so its packets go untranslated (--socket-path off)"},
+		{"the packets of pods are translated where the wire is served", open, ServedHost, ruled, "10.0.7.7 > 10.96.0.1:80", "forward packet " + both + "all ClusterIP; the sockets of pods are not served, so its packets are translated (--socket-path host)"},
+
+		{"in range, a socket that is not bound is refused (R22)", narrow, ServedAll, today, "10.0.7.7 > 203.0.113.1:80", "drop socket | default/web all LoadBalancer; it is refused; one that is bound to 10.0.7.7 before would be forwarded (Service default/web)"},
+		{"in range, the packet path asks later (R22)", narrow, ServedAll, ruled, "10.0.7.7 > 203.0.113.1:80", "forward socket snat " + both + "all LoadBalancer; 10.0.7.7 is in loadBalancerSourceRanges 10.0.0.0/16"},
+		{"nothing is promised to a bound socket where there is no endpoint (R13, R22)", candidate(node, service(everywhere, ranges("10.0.0.0/16"))), ServedAll, today,
+			"10.0.7.7 > 203.0.113.1:80", "drop socket | default/web all LoadBalancer; ask for it later: it is refused (Service default/web)"},
+		{"out of range is refused, bound or not (R22)", narrow, ServedAll, today, "192.168.0.1 > 203.0.113.1:80", "drop socket | default/web all LoadBalancer; 192.168.0.1 is not in loadBalancerSourceRanges"},
+		{"ranges do not hold on ClusterIPs at the socket either (R22)", narrow, ServedAll, today, "10.0.7.7 > 10.96.0.1:80", "forward socket " + both + "all ClusterIP; its socket translates it"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			v := viewOf(node, c.world)
+			v.Sockets, v.PacketPath = c.sockets, c.packetPath
+			got := Trace(v, flow(t, c.flow))
+			verdict, step, _ := strings.Cut(c.want, "; ")
+			if text := describeVerdict(got); text != verdict {
+				t.Errorf("%s\n\tgot  %s\n\twant %s\n\tsteps %q", c.flow, text, verdict, got.Steps)
+			}
+			says := func(s Step) bool { return strings.Contains(fmt.Sprintf("%s (%s)", s.Fact, s.Source), step) }
+			if !slices.ContainsFunc(got.Steps, says) {
+				t.Errorf("no step says %q: %q", step, got.Steps)
+			}
+		})
+	}
+
+	t.Run("a VIP that is the node's own address is no source in range at the socket (R22)", func(t *testing.T) {
+		own := &Node{Name: "n1", Addresses: addrs("192.168.0.1", "203.0.113.1")}
+		v := viewOf(own, candidate(own, service(everywhere, ranges("192.168.0.0/24")), pods))
+		v.PacketPath = false
+		got := describeVerdict(Trace(v, flow(t, "203.0.113.1 > 203.0.113.1:80")))
+		if want := "drop socket | default/web all LoadBalancer"; got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	})
+}
+
 func TestTraceOtherVIP(t *testing.T) {
 	t.Run("the VIP of another Service is a source like any other (R22)", func(t *testing.T) {
 		vip := func(clusterIP, vip string) func(*Service) {
@@ -237,14 +315,32 @@ func TestTraceOtherVIP(t *testing.T) {
 	})
 }
 
+var genFlow = rapid.Custom(func(t *rapid.T) Flow {
+	return Flow{
+		rapid.SampledFrom(addrs("10.0.0.1", "10.96.0.1", "172.16.0.9", "127.0.0.1", "fd00::1", "fd96::1", "::1")).Draw(t, "from"),
+		netip.AddrPortFrom(rapid.SampledFrom(addrs("10.96.0.1", "10.96.0.2", "fd96::1", "fd96::2", "127.0.0.1", "0.0.0.0", "::")).Draw(t, "to"), genNumber.Draw(t, "port")),
+		genProtocol.Draw(t, "protocol"),
+	}
+})
+
 func TestTraceProperties(t *testing.T) {
-	genFlow := rapid.Custom(func(t *rapid.T) Flow {
-		return Flow{
-			rapid.SampledFrom(addrs("10.0.0.1", "10.96.0.1", "172.16.0.9", "127.0.0.1", "fd00::1", "fd96::1", "::1")).Draw(t, "from"),
-			netip.AddrPortFrom(rapid.SampledFrom(addrs("10.96.0.1", "10.96.0.2", "fd96::1", "fd96::2", "127.0.0.1", "0.0.0.0", "::")).Draw(t, "to"), genNumber.Draw(t, "port")),
-			genProtocol.Draw(t, "protocol"),
+	t.Run("a node that serves less forwards nothing else, and never on the wire", rapid.MakeCheck(func(t *rapid.T) {
+		world, f := genWorld.Draw(t, "world"), genFlow.Draw(t, "flow")
+		node := &Node{Name: "a", Zone: "a", Addresses: addrs("10.96.0.1", "fd96::1")}
+		view := viewOf(node, world...)
+		ruled := Trace(view, f)
+		view.Sockets, view.PacketPath = rapid.SampledFrom([]PathServed{ServedAll, ServedHost, ServedOff}).Draw(t, "sockets"), false
+		today := Trace(view, f)
+		if today.Path == PathPacket && today.Outcome != OutcomePass {
+			t.Errorf("%s without a packet path", describeVerdict(today))
 		}
-	})
+		if today.Outcome == OutcomeForward && describeVerdict(today) != describeVerdict(ruled) {
+			t.Errorf("today %s, by the rules %s", describeVerdict(today), describeVerdict(ruled))
+		}
+		if (today.Row == nil) != (ruled.Row == nil) {
+			t.Errorf("today %s, by the rules %s", describeVerdict(today), describeVerdict(ruled))
+		}
+	}))
 	t.Run("a verdict agrees with its row, and the row is held", rapid.MakeCheck(func(t *rapid.T) {
 		world, f := genWorld.Draw(t, "world"), genFlow.Draw(t, "flow")
 		node := &Node{Name: "a", Zone: "a", Addresses: addrs("10.96.0.1", "fd96::1")}
