@@ -180,7 +180,7 @@ func (a *Agent) build() (err error) {
 
 func (a *Agent) options() model.Options {
 	return model.Options{
-		ProxyName:              ProxyName,
+		ProxyName:              model.DefaultProxyName,
 		DisableExternalIPs:     a.cfg.DisableExternalIPs,
 		AllowNodeAddressClaims: a.cfg.AllowNodeAddressClaims,
 	}

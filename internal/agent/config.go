@@ -15,10 +15,6 @@ import (
 	"github.com/fairlead-io/fairlead/internal/model"
 )
 
-// ProxyName is the value of the label service.kubernetes.io/service-proxy-name
-// that asks for this proxy (R1).
-const ProxyName = "fairlead"
-
 // Config is what the operator asks for.
 type Config struct {
 	// One source: an API server (a kubeconfig, or the pod's own service

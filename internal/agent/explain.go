@@ -64,7 +64,7 @@ func (a *Agent) find(snapshot tables.Snapshot, target string) (*tables.Service, 
 	}
 	spots := []model.Spot{{Address: to.Addr(), Port: to.Port(), Protocol: protocol}}
 	if _, served := a.node.current(); slices.Contains(served, to.Addr()) || to.Addr().IsLoopback() {
-		spots = append(spots, model.Spot{Address: wildcard(to.Addr()), Port: to.Port(), Protocol: protocol})
+		spots = append(spots, model.Spot{Address: model.FamilyOf(to.Addr()).Unspecified(), Port: to.Port(), Protocol: protocol})
 	}
 	for _, spot := range spots {
 		for row := range snapshot.Services() {
@@ -76,13 +76,6 @@ func (a *Agent) find(snapshot tables.Snapshot, target string) (*tables.Service, 
 		}
 	}
 	return nil, api.NotFound("no Service holds %s/%s: connections to it are not translated", to, protocol)
-}
-
-func wildcard(a netip.Addr) netip.Addr {
-	if a.Is4() {
-		return netip.IPv4Unspecified()
-	}
-	return netip.IPv6Unspecified()
 }
 
 // verdictOf says in words what a new connection meets, or where the layers
@@ -103,11 +96,12 @@ func verdictOf(f api.Frontend, kernel api.Kernel) string {
 
 // Trace says what would happen to each flow.
 func (a *Agent) Trace(ctx context.Context, requests []api.FlowRequest) ([]api.Trace, error) {
+	snapshot := a.tables.Snapshot()
 	node, _ := a.node.current()
 	view := model.View{
-		Rows: a.indexRows(), Node: &node,
+		Rows: indexRows(snapshot), Node: &node,
 		ClusterCIDRs: a.cfg.ClusterCIDRs, NodePorts: a.cfg.NodePortAddresses,
-		PacketPath: datapath.HasPacketPath,
+		Sockets: socketsServed(a.cfg.SocketMode), PacketPath: datapath.HasPacketPath,
 	}
 	traces := make([]api.Trace, 0, len(requests))
 	for _, r := range requests {
@@ -119,9 +113,41 @@ func (a *Agent) Trace(ctx context.Context, requests []api.FlowRequest) ([]api.Tr
 		if err != nil {
 			return nil, api.BadRequest("%v", err)
 		}
-		traces = append(traces, api.NewTrace(model.Trace(view, model.Flow{From: from, To: to, Protocol: protocol})))
+		verdict := model.Trace(view, model.Flow{From: from, To: to, Protocol: protocol})
+		verdict.Steps = append(verdict.Steps, notInForce(snapshot, verdict.Row)...)
+		traces = append(traces, api.NewTrace(verdict))
 	}
 	return traces, nil
+}
+
+func socketsServed(mode datapath.SocketMode) model.PathServed {
+	switch mode {
+	case datapath.SocketHost:
+		return model.ServedHost
+	case datapath.SocketOff:
+		return model.ServedOff
+	}
+	return model.ServedAll
+}
+
+// notInForce is a step for a row that the kernel may not hold as it stands in
+// the tables, from which the verdict was told.
+func notInForce(snapshot tables.Snapshot, row *model.Row) []model.Step {
+	if row == nil {
+		return nil
+	}
+	service, found := snapshot.Service(row.Service)
+	if !found {
+		return nil
+	}
+	fact := "the kernel does not hold this row yet: until it does, what it held before stays in force"
+	switch state, message, _ := snapshot.Status(service, row.Claim.Key); state {
+	case api.StatusDone:
+		return nil
+	case api.StatusError:
+		fact = fmt.Sprintf("this row could not be written, so the kernel does something else (see `fairlead explain %s`): %s", row.Service, message)
+	}
+	return []model.Step{{Stage: "kernel", Fact: fact, Source: "Service " + row.Service.String()}}
 }
 
 func (a *Agent) parseSource(ctx context.Context, text string) (netip.Addr, error) {
@@ -142,8 +168,7 @@ func (a *Agent) parseSource(ctx context.Context, text string) (netip.Addr, error
 	return from, nil
 }
 
-func (a *Agent) indexRows() func(model.Spot) []model.Row {
-	snapshot := a.tables.Snapshot()
+func indexRows(snapshot tables.Snapshot) func(model.Spot) []model.Row {
 	candidates := make([]model.Candidate, 0, snapshot.Len())
 	for row := range snapshot.Services() {
 		candidates = append(candidates, model.Candidate{Contender: model.Contender{Service: row.Name}, Compiled: row.Compiled})

@@ -52,7 +52,7 @@ func (a *Agent) Services(context.Context) (api.Services, error) {
 
 func serviceOf(snapshot tables.Snapshot, row *tables.Service) api.Service {
 	s := api.Service{
-		Service: row.Name.String(), Type: typeName(row.Object.Type), ResourceVersion: row.Object.ResourceVersion,
+		Service: row.Name.String(), Type: row.Object.Type.String(), ResourceVersion: row.Object.ResourceVersion,
 		Slices: []api.ObjectRef{}, Ports: []string{}, Frontends: len(row.Compiled.Claims),
 		Status: api.StatusDone, Since: row.Changed, Reason: row.Ignored, Transitions: transitionsOf(row),
 	}
@@ -79,10 +79,6 @@ func serviceOf(snapshot tables.Snapshot, row *tables.Service) api.Service {
 func worse(a, b string) bool {
 	rank := map[string]int{api.StatusDone: 0, api.StatusPending: 1, api.StatusError: 2}
 	return rank[a] > rank[b]
-}
-
-func typeName(t model.ServiceType) string {
-	return [...]string{"ClusterIP", "NodePort", "LoadBalancer", "ExternalName"}[t]
 }
 
 // countBackends counts the distinct addresses and ports of all sets; one that

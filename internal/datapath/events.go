@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"slices"
 	"time"
@@ -171,10 +170,6 @@ func ownerOf(owners map[frontendKey]string, k refusalKey) string {
 	if service, ok := owners[key]; ok {
 		return service
 	}
-	wildcard := netip.IPv6Unspecified()
-	if k.Address.addr().Is4() {
-		wildcard = netip.IPv4Unspecified()
-	}
-	key.Address = addressOf(wildcard)
+	key.Address = addressOf(model.FamilyOf(k.Address.addr()).Unspecified())
 	return owners[key]
 }

@@ -107,7 +107,7 @@ func (c *compiler) claimPort(p ServicePort, family Family, needed roles, first i
 		}
 	}
 	if port := c.nodePort(p); port != 0 {
-		c.claimExternal(anyAddress(family), port, TypeNodePort, p, internal, external)
+		c.claimExternal(family.Unspecified(), port, TypeNodePort, p, internal, external)
 	}
 }
 
@@ -132,14 +132,6 @@ func (c *compiler) claim(a netip.Addr, port uint16, scope Scope, t FrontendType,
 		claim.Shadowed = c.refusal(claim.Key.Spot())
 	}
 	c.claims = append(c.claims, claim)
-}
-
-// anyAddress is the address of NodePort rows.
-func anyAddress(family Family) netip.Addr {
-	if family == IPv4 {
-		return netip.IPv4Unspecified()
-	}
-	return netip.IPv6Unspecified()
 }
 
 // refusal says in words who keeps a VIP or externalIP from a Service, "" for
@@ -168,7 +160,7 @@ func (n *Node) listens(s Spot) bool {
 			return false
 		}
 		at := l.AddrPort.Addr().Unmap().WithZone("")
-		return at == s.Address || at == netip.IPv6Unspecified() || at == anyAddress(FamilyOf(s.Address))
+		return at == s.Address || at == IPv6.Unspecified() || at == FamilyOf(s.Address).Unspecified()
 	})
 }
 

@@ -215,7 +215,7 @@ func (t *trace) findRow() {
 	if !t.servesNodePort(to) {
 		return
 	}
-	if !t.takeRow(anyAddress(FamilyOf(to))) {
+	if !t.takeRow(FamilyOf(to).Unspecified()) {
 		t.step("frontend", t.nodeSource(), "no Service has %s, and no NodePort is %d/%s", t.spot(to), t.flow.To.Port(), t.flow.Protocol)
 	}
 }

@@ -89,6 +89,15 @@ func FamilyOf(a netip.Addr) Family {
 	return IPv6
 }
 
+// Unspecified returns the family's address of all zeros, which stands for every
+// address of the node: in the rows of NodePorts, and where a socket listens.
+func (f Family) Unspecified() netip.Addr {
+	if f == IPv4 {
+		return netip.IPv4Unspecified()
+	}
+	return netip.IPv6Unspecified()
+}
+
 // TrafficPolicy says which endpoints a kind of traffic may use.
 type TrafficPolicy uint8
 
@@ -108,6 +117,10 @@ const (
 	ServiceLoadBalancer
 	ServiceExternalName
 )
+
+func (t ServiceType) String() string {
+	return [...]string{"ClusterIP", "NodePort", "LoadBalancer", "ExternalName"}[t]
+}
 
 // ServicePort is one port of a Service.
 type ServicePort struct {
@@ -129,7 +142,6 @@ type LoadBalancerIngress struct {
 type Service struct {
 	Name
 	ResourceVersion   string
-	UID               string
 	CreationTimestamp time.Time
 
 	ProxyName           string // label service.kubernetes.io/service-proxy-name (R1)
@@ -144,11 +156,7 @@ type Service struct {
 	InternalTrafficPolicy TrafficPolicy
 	ExternalTrafficPolicy TrafficPolicy
 	// AffinitySeconds is 0 for sessionAffinity None.
-	AffinitySeconds     uint32
-	IPFamilies          []Family // families the Service asked for; may be empty in hand-written manifests
-	HealthCheckNodePort uint16
-	// Annotations hold only those that Service semantics read.
-	TrafficDistribution string
+	AffinitySeconds uint32
 }
 
 // Endpoint is one endpoint of a slice with its conditions defaulted (R6).

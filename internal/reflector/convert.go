@@ -17,8 +17,6 @@ import (
 const (
 	// proxyNameLabel gives a Service to another proxy (R1).
 	proxyNameLabel = "service.kubernetes.io/service-proxy-name"
-	// autoscalerTaint announces that a node is about to be deleted (R30).
-	autoscalerTaint = "ToBeDeletedByClusterAutoscaler"
 	// defaultAffinity is sessionAffinity ClientIP's timeout without a
 	// sessionAffinityConfig (R18).
 	defaultAffinity = corev1.DefaultClientIPServiceAffinitySeconds
@@ -61,7 +59,6 @@ func (c *Converter) service(in *corev1.Service) (Event, []Problem) {
 	out := &model.Service{
 		Name:              model.Name{Namespace: c.shared.string(in.Namespace), Name: in.Name},
 		ResourceVersion:   in.ResourceVersion,
-		UID:               string(in.UID),
 		CreationTimestamp: in.CreationTimestamp.UTC(),
 		ProxyName:         c.shared.string(proxyName),
 		HasProxyName:      hasProxyName,
@@ -75,11 +72,6 @@ func (c *Converter) service(in *corev1.Service) (Event, []Problem) {
 		InternalTrafficPolicy: internalPolicy(f, spec.InternalTrafficPolicy),
 		ExternalTrafficPolicy: trafficPolicy(f, "spec.externalTrafficPolicy", string(spec.ExternalTrafficPolicy)),
 		AffinitySeconds:       affinity(f, spec),
-		IPFamilies:            families(f, spec.IPFamilies),
-		HealthCheckNodePort:   f.port("spec.healthCheckNodePort", spec.HealthCheckNodePort, 0),
-	}
-	if spec.TrafficDistribution != nil {
-		out.TrafficDistribution = c.shared.string(*spec.TrafficDistribution)
 	}
 	event := Event{Kind: KindService, Name: out.Name, ResourceVersion: in.ResourceVersion}
 	if len(f.list) > 0 {
@@ -240,19 +232,6 @@ func affinity(f *faults, spec *corev1.ServiceSpec) uint32 {
 	return uint32(seconds)
 }
 
-func families(f *faults, values []corev1.IPFamily) []model.Family {
-	var out []model.Family
-	for i, value := range values {
-		field := fmt.Sprintf("spec.ipFamilies[%d]", i)
-		family := choice(f, field, string(value), []string{"IPv4", "IPv6"}, []model.Family{model.IPv4, model.IPv6})
-		if slices.Contains(out, family) {
-			f.add(field, "%s stands twice", quote(string(value)))
-		}
-		out = append(out, family)
-	}
-	return out
-}
-
 // node never refuses a Node for an address that cannot be read: its zone and
 // its name matter more (R17).
 func (c *Converter) node(in *corev1.Node) (Event, []Problem) {
@@ -266,8 +245,6 @@ func (c *Converter) node(in *corev1.Node) (Event, []Problem) {
 		Name:      in.Name,
 		Zone:      in.Labels[corev1.LabelTopologyZone],
 		Addresses: nodeAddresses(f, in.Status.Addresses),
-		Deleting:  in.DeletionTimestamp != nil,
-		Excluded:  slices.ContainsFunc(in.Spec.Taints, func(t corev1.Taint) bool { return t.Key == autoscalerTaint }),
 	}
 	return event, f.list
 }

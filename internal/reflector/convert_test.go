@@ -28,7 +28,7 @@ var compareAddresses = cmp.Options{cmpopts.EquateComparable(netip.Addr{}, netip.
 
 func web() *corev1.Service {
 	return &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", ResourceVersion: "7", UID: "u-1"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", ResourceVersion: "7"},
 		Spec: corev1.ServiceSpec{
 			ClusterIP:  "10.96.0.10",
 			ClusterIPs: []string{"10.96.0.10"},
@@ -42,7 +42,6 @@ func webModel() *model.Service {
 	return &model.Service{
 		Name:            model.Name{Namespace: "shop", Name: "web"},
 		ResourceVersion: "7",
-		UID:             "u-1",
 		ClusterIPs:      []netip.Addr{netip.MustParseAddr("10.96.0.10")},
 		Ports:           []model.ServicePort{{Protocol: model.TCP, Port: 80}},
 	}
@@ -87,12 +86,8 @@ func TestConvertService(t *testing.T) {
 		{"both families are kept (R26)",
 			func(s *corev1.Service) {
 				s.Spec.ClusterIPs = []string{"10.96.0.10", "fd00::a"}
-				s.Spec.IPFamilies = []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
 			},
-			func(s *model.Service) {
-				s.ClusterIPs = append(s.ClusterIPs, netip.MustParseAddr("fd00::a"))
-				s.IPFamilies = []model.Family{model.IPv4, model.IPv6}
-			}},
+			func(s *model.Service) { s.ClusterIPs = append(s.ClusterIPs, netip.MustParseAddr("fd00::a")) }},
 		{"external addresses are kept (R23)",
 			func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"192.0.2.1", "2001:db8::1"} },
 			func(s *model.Service) {
@@ -145,11 +140,9 @@ func TestConvertService(t *testing.T) {
 			func(s *corev1.Service) {
 				s.Spec.InternalTrafficPolicy = ptr(corev1.ServiceInternalTrafficPolicyLocal)
 				s.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
-				s.Spec.HealthCheckNodePort = 31000
 			},
 			func(s *model.Service) {
 				s.InternalTrafficPolicy, s.ExternalTrafficPolicy = model.PolicyLocal, model.PolicyLocal
-				s.HealthCheckNodePort = 31000
 			}},
 		{"session affinity has a default timeout (R18)",
 			func(s *corev1.Service) { s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP },
@@ -166,12 +159,9 @@ func TestConvertService(t *testing.T) {
 				s.Spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: ptr(int32(5))}}
 			},
 			func(*model.Service) {}},
-		{"traffic distribution and the time of creation are kept (R16)",
-			func(s *corev1.Service) {
-				s.Spec.TrafficDistribution = ptr("PreferClose")
-				s.CreationTimestamp = metav1.NewTime(created.In(time.FixedZone("x", 3600)))
-			},
-			func(s *model.Service) { s.TrafficDistribution, s.CreationTimestamp = "PreferClose", created }},
+		{"the time of creation is kept, in UTC (R27)",
+			func(s *corev1.Service) { s.CreationTimestamp = metav1.NewTime(created.In(time.FixedZone("x", 3600))) },
+			func(s *model.Service) { s.CreationTimestamp = created }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			in, want := web(), webModel()
@@ -266,12 +256,6 @@ func TestConvertServiceRefuses(t *testing.T) {
 		{"an ingress that is no address", func(s *corev1.Service) {
 			s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "lb.example"}}
 		}, []string{`status.loadBalancer.ingress[0].ip: "lb.example" is not an IP address`}},
-		{"an unknown family", func(s *corev1.Service) { s.Spec.IPFamilies = []corev1.IPFamily{"IPv5"} },
-			[]string{`spec.ipFamilies[0]: "IPv5" is none of IPv4, IPv6`}},
-		{"a family that stands twice", func(s *corev1.Service) { s.Spec.IPFamilies = []corev1.IPFamily{"IPv4", "IPv4"} },
-			[]string{`spec.ipFamilies[1]: "IPv4" stands twice`}},
-		{"a health check port that is too large", func(s *corev1.Service) { s.Spec.HealthCheckNodePort = 65536 },
-			[]string{"spec.healthCheckNodePort: 65536 is not a port number from 0 to 65535"}},
 		{"several things at once, all named", func(s *corev1.Service) {
 			s.Spec.Type = "x"
 			s.Spec.Ports = []corev1.ServicePort{{Port: 0, Protocol: "y"}}
@@ -307,7 +291,6 @@ func wantProblems(t *testing.T, got []Problem, want ...string) {
 }
 
 func TestConvertNode(t *testing.T) {
-	now := metav1.Now()
 	for _, tc := range []struct {
 		name     string
 		in       corev1.Node
@@ -321,10 +304,6 @@ func TestConvertNode(t *testing.T) {
 					{Type: corev1.NodeInternalIP, Address: "10.0.0.1"},
 					{Type: corev1.NodeExternalIP, Address: "2001:db8::1"}}}},
 			&Node{Name: "n1", Zone: "z1", Addresses: []string{"10.0.0.1", "2001:db8::1"}}, nil},
-		{"a node on its way out is marked (R30)",
-			corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", DeletionTimestamp: &now},
-				Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: autoscalerTaint}}}},
-			&Node{Name: "n1", Deleting: true, Excluded: true}, nil},
 		{"an address that cannot be read is named, and the node is kept",
 			corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"},
 				Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "x"}}}},

@@ -168,13 +168,13 @@ func bomb() string {
 
 func TestReadFilesKeepsMetadata(t *testing.T) {
 	text := strings.Replace(service("a", 80), "  name: a\n",
-		"  name: a\n  namespace: shop\n  uid: u-1\n  resourceVersion: \"12\"\n  creationTimestamp: 2026-01-02T03:04:05Z\n", 1)
+		"  name: a\n  namespace: shop\n  resourceVersion: \"12\"\n  creationTimestamp: 2026-01-02T03:04:05Z\n", 1)
 	objects, problems, err := ReadFiles([]string{"-"}, strings.NewReader(text))
 	if err != nil || len(problems) > 0 || len(objects.Services) != 1 {
 		t.Fatalf("got %d services, %v, %v", len(objects.Services), problems, err)
 	}
 	s := objects.Services[0]
-	if s.Namespace != "shop" || s.UID != "u-1" || s.ResourceVersion != "12" || s.CreationTimestamp.Format(time.RFC3339) != "2026-01-02T03:04:05Z" {
+	if s.Namespace != "shop" || s.ResourceVersion != "12" || s.CreationTimestamp.Format(time.RFC3339) != "2026-01-02T03:04:05Z" {
 		t.Errorf("got %+v", s)
 	}
 }

@@ -47,9 +47,6 @@ type Node struct {
 	Name      string
 	Zone      string
 	Addresses []string // status.addresses of type InternalIP and ExternalIP
-	// Deleting and Excluded feed the health endpoints (R30).
-	Deleting bool
-	Excluded bool // carries the taint ToBeDeletedByClusterAutoscaler
 }
 
 // Problem is an object, or a file, that could not be read. The last good
