@@ -4,8 +4,10 @@ package api
 
 import (
 	"cmp"
+	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 
 	"github.com/fairlead-io/fairlead/internal/model"
 )
@@ -67,6 +69,12 @@ func NewBackends(all []model.Backend) []Backend {
 		}
 	}
 	return backends
+}
+
+// HostPort writes an address and a port as one would dial them, IPv6 in
+// brackets.
+func HostPort(address string, port uint16) string {
+	return net.JoinHostPort(address, strconv.Itoa(int(port)))
 }
 
 // texts writes each value as it writes itself; the list is never null.

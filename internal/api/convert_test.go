@@ -185,3 +185,16 @@ func TestNewTrace(t *testing.T) {
 		}
 	})
 }
+
+func TestHostPort(t *testing.T) {
+	for _, c := range []struct{ name, address, want string }{
+		{"an IPv4 address and its port", "10.96.0.10", "10.96.0.10:53"},
+		{"an IPv6 address stands in brackets", "fd00::10", "[fd00::10]:53"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := HostPort(c.address, 53); got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+}

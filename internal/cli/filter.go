@@ -84,7 +84,7 @@ func (f filter) matchesService(service string) bool {
 
 func (f filter) matches(service, address string, port uint16, protocol string) bool {
 	if !f.matchesService(service) {
-		return slices.Contains(f.targets, target(address, port, protocol)) || slices.Contains(f.hosts, hostPort(address, port))
+		return slices.Contains(f.targets, target(address, port, protocol)) || slices.Contains(f.hosts, api.HostPort(address, port))
 	}
 	return true
 }

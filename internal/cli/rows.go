@@ -4,7 +4,6 @@ package cli
 
 import (
 	"fmt"
-	"net"
 	"strconv"
 	"strings"
 	"time"
@@ -95,11 +94,7 @@ func kernelTable(k api.Kernel, wide bool) *table {
 
 // target writes ADDR:PORT/PROTO, as every command reads it.
 func target(address string, port uint16, protocol string) string {
-	return hostPort(address, port) + "/" + protocol
-}
-
-func hostPort(address string, port uint16) string {
-	return net.JoinHostPort(address, strconv.Itoa(int(port)))
+	return api.HostPort(address, port) + "/" + protocol
 }
 
 // backendCell shows what a new connection may meet; a backend that is not
@@ -107,7 +102,7 @@ func hostPort(address string, port uint16) string {
 func backendCell(list []api.Backend, wide bool) string {
 	words := make([]string, len(list))
 	for i, b := range list {
-		words[i] = hostPort(b.Address, b.Port)
+		words[i] = api.HostPort(b.Address, b.Port)
 		if b.State != "active" {
 			words[i] += "(" + b.State + ")"
 		}
@@ -118,7 +113,7 @@ func backendCell(list []api.Backend, wide bool) string {
 func slotCell(list []api.KernelBackend, wide bool) string {
 	words := make([]string, len(list))
 	for i, b := range list {
-		words[i] = hostPort(b.Address, b.Port)
+		words[i] = api.HostPort(b.Address, b.Port)
 	}
 	return listCell(words, wide)
 }

@@ -187,7 +187,7 @@ func verdictText(trace api.Trace, colour bool) string {
 	}
 	words := make([]string, len(trace.Backends))
 	for i, backend := range trace.Backends {
-		words[i] = hostPort(backend.Address, backend.Port)
+		words[i] = api.HostPort(backend.Address, backend.Port)
 	}
 	return fmt.Sprintf("%s to %s, translated %s", verdict, strings.Join(words, " or "), translationText(trace))
 }

@@ -111,7 +111,7 @@ func dialled(row api.Frontend) (netip.AddrPort, error) {
 	case "::":
 		address = "fd00:20::11"
 	}
-	return netip.ParseAddrPort(hostPort(address, row.Port))
+	return netip.ParseAddrPort(api.HostPort(address, row.Port))
 }
 
 // try dials three times, and says what happened, and whether the row said so.
@@ -131,7 +131,7 @@ func try(to netip.AddrPort, p model.Protocol, row api.Frontend) (happened string
 
 func has(backends []api.Backend, answer string) bool {
 	for _, b := range backends {
-		if hostPort(b.Address, b.Port) == answer {
+		if api.HostPort(b.Address, b.Port) == answer {
 			return true
 		}
 	}

@@ -14,7 +14,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -200,7 +199,7 @@ func (s *stage) startServers(ctx context.Context, rows []api.Frontend) error {
 			continue
 		}
 		for _, b := range append(row.Backends, row.Draining...) {
-			at, err := netip.ParseAddrPort(hostPort(b.Address, b.Port))
+			at, err := netip.ParseAddrPort(api.HostPort(b.Address, b.Port))
 			if err != nil {
 				return fmt.Errorf("read the backend of %s: %w", row.Service, err)
 			}
@@ -215,13 +214,6 @@ func (s *stage) startServers(ctx context.Context, rows []api.Frontend) error {
 		}
 	}
 	return nil
-}
-
-func hostPort(address string, port uint16) string {
-	if strings.Contains(address, ":") {
-		address = "[" + address + "]"
-	}
-	return address + ":" + strconv.Itoa(int(port))
 }
 
 // kernelDump is what the maps hold, byte for byte comparable.

@@ -9,7 +9,6 @@ package drift
 
 import (
 	"cmp"
-	"net"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -96,16 +95,12 @@ func describe(row api.Frontend) string {
 func backends(list []api.Backend) string {
 	words := make([]string, len(list))
 	for i, b := range list {
-		words[i] = hostPort(b.Address, b.Port)
+		words[i] = api.HostPort(b.Address, b.Port)
 		if b.State != "active" {
 			words[i] += " (" + b.State + ")"
 		}
 	}
 	return join(words)
-}
-
-func hostPort(address string, port uint16) string {
-	return net.JoinHostPort(address, strconv.Itoa(int(port)))
 }
 
 func ranges(list []string) string { return join(slices.Clone(list)) }

@@ -136,7 +136,7 @@ func kernelBackends(list []api.Backend) []api.KernelBackend {
 func slots(list []api.KernelBackend) string {
 	words := make([]string, len(list))
 	for i, b := range list {
-		words[i] = hostPort(b.Address, b.Port)
+		words[i] = api.HostPort(b.Address, b.Port)
 	}
 	return join(words)
 }
