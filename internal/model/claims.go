@@ -164,6 +164,21 @@ func (n *Node) listens(s Spot) bool {
 	})
 }
 
+// AffectedBy says that Compile may make something else of the Service on the
+// node as it is than on the node as it was. The name and the zone choose among
+// endpoints (R15, R42); the rest decides who gets an address of the node's own.
+func (s *Service) AffectedBy(was, is *Node) bool {
+	if was.Name != is.Name || was.Zone != is.Zone {
+		return true
+	}
+	if slices.Equal(was.Addresses, is.Addresses) && slices.Equal(was.Listening, is.Listening) {
+		return false
+	}
+	own := func(a netip.Addr) bool { return slices.Contains(was.Addresses, a) || slices.Contains(is.Addresses, a) }
+	return slices.ContainsFunc(s.ExternalIPs, own) ||
+		slices.ContainsFunc(s.LoadBalancerIngress, func(in LoadBalancerIngress) bool { return own(in.Address) })
+}
+
 // settle sorts the claims of one Service, makes one of exact repeats, and
 // gives each spot that several of its types claim to one of them (R27).
 func settle(claims []Claim, service Name) []Claim {

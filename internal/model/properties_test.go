@@ -197,6 +197,24 @@ func TestCompileProperties(t *testing.T) {
 		checkShape(t, &c)
 	}))
 
+	t.Run("a Service that a change of the node does not affect compiles alike on both (R17, R27)", rapid.MakeCheck(func(t *rapid.T) {
+		svc, in, was := genService(web).Draw(t, "service"), genSlices(web).Draw(t, "slices"), genNode.Draw(t, "node before")
+		is := *genNode.Draw(t, "node after")
+		is.Name = rapid.SampledFrom([]string{"a", "a", "a", "b"}).Draw(t, "name after")
+		is.Zone = rapid.SampledFrom([]string{"a", "a", "a", "b"}).Draw(t, "zone after")
+		is.Addresses = rapid.SampledFrom([][]netip.Addr{was.Addresses, addrs("10.96.0.2"), nil}).Draw(t, "addresses after")
+		if svc.AffectedBy(was, was) {
+			t.Error("a node that did not change affects the Service")
+		}
+		if svc.AffectedBy(was, &is) {
+			return
+		}
+		before, after := Compile(svc, in, was, &Options{}), Compile(svc, in, &is, &Options{})
+		if !before.Equal(&after) {
+			t.Errorf("not affected, and yet\n%v\nbecame\n%v", describe(&before), describe(&after))
+		}
+	}))
+
 	t.Run("the order of slices, endpoints, ports and addresses does not matter", rapid.MakeCheck(func(t *rapid.T) {
 		svc, in, node := genService(web).Draw(t, "service"), genSlices(web).Draw(t, "slices"), genNode.Draw(t, "node")
 		c := Compile(svc, in, node, &Options{})

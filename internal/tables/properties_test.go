@@ -127,13 +127,17 @@ func TestAnEventTouchesNoServiceButThoseThatClaimACommonSpot(t *testing.T) {
 		world := history.NewWorld()
 		w := listed(t, world.Node)
 		for range rapid.IntRange(2, 25).Draw(t, "steps") {
-			before := rowsOf(w.tables)
+			before, node := rowsOf(w.tables), world.Node
 			step := world.Step(t)
 			tell(w, step)
 			w.Flush()
-			if step.Node == nil {
-				checkBystanders(t, before, rowsOf(w.tables), step.Involved)
+			involved := step.Involved
+			for name, row := range before {
+				if row.Object.AffectedBy(&node, &world.Node) {
+					involved = append(involved, name)
+				}
 			}
+			checkBystanders(t, before, rowsOf(w.tables), involved)
 		}
 	})
 }

@@ -162,9 +162,8 @@ func (w *Writer) Flush() {
 	if !ready {
 		return
 	}
-	if node != nil && !sameNode(node, &w.current) {
-		w.current = *node
-		w.touchAll()
+	if node != nil {
+		w.noteNode(node)
 	}
 	if !w.completed {
 		w.expect(events)
@@ -281,15 +280,20 @@ func (w *Writer) touch(in *input, c Cause) {
 	}
 }
 
-// touchAll marks every Service, in the order of their names.
-func (w *Writer) touchAll() {
-	cause := Cause{Kind: reflector.KindNode, Name: model.Name{Name: w.current.Name}}
-	all := make([]*input, 0, len(w.inputs))
+// noteNode touches the Services that may differ on the node as it is now, in
+// the order of their names: all for another zone, hardly any for a process
+// that listens on another port.
+func (w *Writer) noteNode(node *model.Node) {
+	var affected []*input
 	for _, in := range w.inputs {
-		all = append(all, in)
+		if in.object != nil && in.object.AffectedBy(&w.current, node) {
+			affected = append(affected, in)
+		}
 	}
-	slices.SortFunc(all, func(a, b *input) int { return a.name.Compare(b.name) })
-	for _, in := range all {
+	w.current = *node
+	slices.SortFunc(affected, func(a, b *input) int { return a.name.Compare(b.name) })
+	cause := Cause{Kind: reflector.KindNode, Name: model.Name{Name: node.Name}}
+	for _, in := range affected {
 		w.touch(in, cause)
 	}
 }
@@ -300,11 +304,4 @@ func (w *Writer) count() {
 	w.sources[reflector.KindService].count = w.objects
 	w.sources[reflector.KindEndpointSlice].count = len(w.owners)
 	w.sources[reflector.KindNode].count = 1
-}
-
-func sameNode(a, b *model.Node) bool {
-	return a.Name == b.Name && a.Zone == b.Zone && slices.Equal(a.Addresses, b.Addresses) &&
-		slices.EqualFunc(a.Listening, b.Listening, func(x, y model.Listener) bool {
-			return x.Protocol == y.Protocol && x.AddrPort.Compare(y.AddrPort) == 0
-		})
 }

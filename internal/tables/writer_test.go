@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"sync"
 	"testing"
@@ -182,24 +183,43 @@ func TestRunTakesWhatComes(t *testing.T) {
 	}
 }
 
-func TestANodeThatDidNotChangeTouchesNothing(t *testing.T) {
-	listening := func(port string) model.Node {
+func TestAChangeOfTheNodeTouchesThoseItAffects(t *testing.T) {
+	at := func(address string, ports ...string) model.Node {
 		n := thisNode
-		n.Listening = []model.Listener{{AddrPort: addrPort("0.0.0.0:" + port), Protocol: model.TCP}}
+		n.Addresses = []netip.Addr{netip.MustParseAddr(address)}
+		for _, port := range ports {
+			n.Listening = append(n.Listening, model.Listener{AddrPort: addrPort("0.0.0.0:" + port), Protocol: model.TCP})
+		}
 		return n
 	}
-	w := newWorld(t)
-	w.SetNode(listening("22"))
-	w.put(serviceAndSlice()...)
-	before := w.row(t, web)
-	w.SetNode(listening("22"))
-	w.Flush()
-	if w.row(t, web) != before {
-		t.Error("the row was written again")
-	}
-	w.SetNode(listening("2222"))
-	w.Flush()
-	if w.row(t, web) == before {
-		t.Error("the row was not compiled for what the node listens on now")
+	claims := func(s *model.Service) { s.ExternalIPs = []netip.Addr{netip.MustParseAddr("192.0.2.1")} }
+	elsewhere := func(s *model.Service) { s.ExternalIPs = []netip.Addr{netip.MustParseAddr("192.0.2.2")} }
+	inZoneB := at("192.0.2.1", "22")
+	inZoneB.Zone = "b"
+	for _, tc := range []struct {
+		name    string
+		service *model.Service
+		node    model.Node
+		touched bool
+	}{
+		{"a node that did not change touches nothing (R34)", service(web, claims), at("192.0.2.1", "22"), false},
+		{"another listener leaves a Service with a ClusterIP alone (R34)", service(web), at("192.0.2.1", "22", "80"), false},
+		{"another listener leaves a Service with someone else's address alone (R34)", service(web, elsewhere), at("192.0.2.1", "22", "80"), false},
+		{"another listener touches a Service that claims the node's address (R27)", service(web, claims), at("192.0.2.1", "22", "80"), true},
+		{"an address that comes touches a Service that claims it (R27)", service(web, elsewhere), at("192.0.2.2", "22"), true},
+		{"an address that goes touches a Service that claims it (R27)", service(web, claims), at("192.0.2.3", "22"), true},
+		{"another zone touches every Service (R17)", service(web), inZoneB, true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.SetNode(at("192.0.2.1", "22"))
+			w.put(tc.service)
+			before := w.row(t, web)
+			w.SetNode(tc.node)
+			w.Flush()
+			if touched := w.row(t, web) != before; touched != tc.touched {
+				t.Errorf("the row was written again: %v", touched)
+			}
+		})
 	}
 }

@@ -44,8 +44,8 @@ func NewWorld() *World {
 type Step struct {
 	Events []reflector.Event
 	Node   *model.Node
-	// Involved are the Services whose own objects the step is about; a node
-	// involves them all.
+	// Involved are the Services whose own objects the step is about; none for a
+	// node.
 	Involved []model.Name
 }
 
@@ -173,7 +173,8 @@ func (w *World) moveNode(t *rapid.T) Step {
 	return Step{Node: &node}
 }
 
-// nodes are pictures of one node: its zone and what listens on it change.
+// nodes are pictures of one node: its zone, its addresses and what listens on
+// it change.
 func nodes() []model.Node {
 	address := []netip.Addr{netip.MustParseAddr("10.96.0.1"), netip.MustParseAddr("fd96::1")}
 	listening := []model.Listener{{AddrPort: netip.MustParseAddrPort("0.0.0.0:1"), Protocol: model.TCP}}
@@ -181,6 +182,7 @@ func nodes() []model.Node {
 		{Name: "n1", Zone: "a", Addresses: address},
 		{Name: "n1", Zone: "b", Addresses: address},
 		{Name: "n1", Zone: "a", Addresses: address, Listening: listening},
+		{Name: "n1", Zone: "a", Addresses: address[1:], Listening: listening},
 	}
 }
 
