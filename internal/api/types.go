@@ -182,10 +182,11 @@ type Step struct {
 	Source string `json:"source"`
 }
 
-// Trace is the JSON of `trace`; with --flows it is an array of these.
+// Trace is the JSON of `trace`; with --flows it is an array of these. From files
+// it says what the rules ask for; from an agent, what happens there today.
 type Trace struct {
 	Verdict  string    `json:"verdict"`  // forward | reject | drop | pass
-	Frontend *Frontend `json:"frontend"` // null when the target is no Service address
+	Frontend *Frontend `json:"frontend"` // null when the target is no Service address; verdict pass has one that is not served
 	Backends []Backend `json:"backends"` // the candidates
 	SNAT     bool      `json:"snat"`     // as the packet path would do it
 	Path     string    `json:"path"`     // socket | packet

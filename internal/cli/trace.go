@@ -34,7 +34,9 @@ func newTrace(e *env) *cobra.Command {
 		Long: `Say what would happen to a connection: which frontend takes it, which backends it
 may meet, whether its source address is kept, and from what each step is known.
 
-The running agent answers; with -f the answer comes from files alone. There a
+The running agent answers with what happens on its node today: what it does not
+translate passes, and a step says why. With -f the answer comes from files alone
+and is what the rules ask for, on a node that serves sockets and the wire. A
 source inside a cluster CIDR is a pod of the node, an address of the node is the
 node, and anything else is outside. With --flows the answer is a JSON array in
 the order of the flows.`,
@@ -122,7 +124,8 @@ func (e *env) readInput(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// traceOffline answers from files, as if the node served the wire too.
+// traceOffline answers from files what the rules ask for, on a node that serves
+// the wire too.
 func (e *env) traceOffline(t *traceFlags, requests []api.FlowRequest) error {
 	nodePorts, err := model.ParseNodePortAddresses(t.nodePorts)
 	if err != nil {
