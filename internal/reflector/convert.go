@@ -97,7 +97,7 @@ func clusterIPs(f *faults, spec *corev1.ServiceSpec) []netip.Addr {
 		if spec.ClusterIP == "" || spec.ClusterIP == corev1.ClusterIPNone {
 			return nil
 		}
-		return []netip.Addr{f.address("spec.clusterIP", spec.ClusterIP)}
+		return []netip.Addr{f.hostAddress("spec.clusterIP", spec.ClusterIP)}
 	}
 	if len(spec.ClusterIPs) == 1 && spec.ClusterIPs[0] == corev1.ClusterIPNone {
 		return nil
@@ -105,7 +105,7 @@ func clusterIPs(f *faults, spec *corev1.ServiceSpec) []netip.Addr {
 	addresses := make([]netip.Addr, 0, len(spec.ClusterIPs))
 	for i, value := range spec.ClusterIPs {
 		field := fmt.Sprintf("spec.clusterIPs[%d]", i)
-		a := f.address(field, value)
+		a := f.hostAddress(field, value)
 		sameFamily := func(b netip.Addr) bool { return b.Is4() == a.Is4() }
 		if a.IsValid() && slices.ContainsFunc(addresses, sameFamily) {
 			f.add(field, "%s is a second address of one family", quote(value))
@@ -123,7 +123,7 @@ func externalIPs(f *faults, values []string) []netip.Addr {
 	}
 	addresses := make([]netip.Addr, len(values))
 	for i, value := range values {
-		addresses[i] = f.address(fmt.Sprintf("spec.externalIPs[%d]", i), value)
+		addresses[i] = f.hostAddress(fmt.Sprintf("spec.externalIPs[%d]", i), value)
 	}
 	return addresses
 }
@@ -173,6 +173,7 @@ func (c *Converter) servicePorts(f *faults, spec *corev1.ServiceSpec) []model.Se
 			Port:     f.port(field+".port", in.Port, 1),
 			NodePort: f.port(field+".nodePort", in.NodePort, 0),
 		}
+		f.portName(field+".name", in.Name)
 		if in.Name == "" && len(spec.Ports) > 1 {
 			f.add(field+".name", "a port needs a name where there are several")
 		}

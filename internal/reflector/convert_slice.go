@@ -86,16 +86,16 @@ func endpointAddress(f *faults, family model.Family, i, j int, value string) net
 	}
 	field := fmt.Sprintf("endpoints[%d].addresses[%d]", i, j)
 	before := len(f.list)
-	a = f.address(field, value)
+	a = f.hostAddress(field, value)
 	if len(f.list) == before && family != 0 {
 		f.add(field, "%s is not an %s address, which addressType asks for", quote(value), family)
 	}
 	return a
 }
 
-// plain says that an address passes every check of faults.address.
+// plain says that an address passes every check of faults.hostAddress.
 func plain(a netip.Addr) bool {
-	return !a.Is4In6() && a.Zone() == "" && !a.IsUnspecified() && !a.IsMulticast()
+	return !a.Is4In6() && a.Zone() == "" && !a.IsUnspecified() && !a.IsMulticast() && !a.IsLoopback()
 }
 
 // endpoint converts all but the addresses. Conditions that are not set have
@@ -156,6 +156,7 @@ func (c *Converter) endpointPorts(f *faults, in []discoveryv1.EndpointPort) []mo
 			Protocol: protocol,
 			Port:     f.port(field+".port", *p.Port, 1),
 		}
+		f.portName(field+".name", port.Name)
 		sameName := func(o model.EndpointPort) bool { return o.Name == port.Name }
 		if slices.ContainsFunc(out, sameName) {
 			f.add(field+".name", "%s is also the name of another port of this slice", quote(port.Name))

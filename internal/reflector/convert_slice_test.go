@@ -5,6 +5,7 @@ package reflector
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -82,6 +83,11 @@ func TestConvertEndpointSlice(t *testing.T) {
 			func(s *model.EndpointSlice) {
 				s.Ports = []model.EndpointPort{{Name: "dns", Protocol: model.UDP, Port: 53}, {Protocol: model.TCP, Port: 80}}
 			}},
+		{"a link-local endpoint is kept, as the first incident's API server had it",
+			func(s *discoveryv1.EndpointSlice) { s.Endpoints[0].Addresses = []string{"169.254.128.7"} },
+			func(s *model.EndpointSlice) {
+				s.Endpoints[0].Addresses = []netip.Addr{netip.MustParseAddr("169.254.128.7")}
+			}},
 		{"no endpoints is a slice like any other (R13)",
 			func(s *discoveryv1.EndpointSlice) { s.Endpoints = nil },
 			func(s *model.EndpointSlice) { s.Endpoints = nil }},
@@ -147,6 +153,13 @@ func TestConvertEndpointSliceRefuses(t *testing.T) {
 		{"an address of the other family (R4)", address("fd00::1"), []string{`endpoints[1].addresses[0]: "fd00::1" is not an IPv4 address, which addressType asks for`}},
 		{"a mapped address", address("::ffff:10.0.0.1"), []string{`endpoints[1].addresses[0]: "::ffff:10.0.0.1" is an IPv4 address in IPv6 form`}},
 		{"the unspecified address", address("0.0.0.0"), []string{`"0.0.0.0" is not the address of one host`}},
+		{"a loopback address", address("127.0.0.2"), []string{`endpoints[1].addresses[0]: "127.0.0.2" is a loopback address, which every host has for itself`}},
+		{"a multicast address", address("224.0.0.251"), []string{`endpoints[1].addresses[0]: "224.0.0.251" is not the address of one host`}},
+		{"a name with control characters", func(s *discoveryv1.EndpointSlice) { s.Name = "a\tb" }, []string{`metadata.name: "a\tb" is no valid name`}},
+		{"a port name with a slash", func(s *discoveryv1.EndpointSlice) { s.Ports[0].Name = ptr("a/b") },
+			[]string{`EndpointSlice shop/web-x7k2p: ports[0].name: "a/b" is no valid name of a port`}},
+		{"a port name of 64 characters", func(s *discoveryv1.EndpointSlice) { s.Ports[0].Name = ptr(strings.Repeat("a", 64)) },
+			[]string{"is no valid name of a port: must be no more than 63"}},
 		{"an endpoint without addresses", address(), []string{"endpoints[1].addresses: there are no addresses"}},
 		{"no addressType", func(s *discoveryv1.EndpointSlice) { s.AddressType = "" }, []string{`addressType: "" is none of IPv4, IPv6, FQDN`}},
 		{"port 70000", func(s *discoveryv1.EndpointSlice) { s.Ports[0].Port = ptr(int32(70000)) },

@@ -111,6 +111,15 @@ func TestConvertService(t *testing.T) {
 					{Address: netip.MustParseAddr("192.0.2.3"), Proxy: true},
 				}
 			}},
+		{"a loopback address of a load balancer is kept, for the API server takes it",
+			func(s *corev1.Service) {
+				s.Spec.Type = corev1.ServiceTypeLoadBalancer
+				s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "127.0.0.1"}}
+			},
+			func(s *model.Service) {
+				s.Type = model.ServiceLoadBalancer
+				s.LoadBalancerIngress = []model.LoadBalancerIngress{{Address: netip.MustParseAddr("127.0.0.1")}}
+			}},
 		{"source ranges are trimmed and masked (R22)",
 			func(s *corev1.Service) {
 				s.Spec.LoadBalancerSourceRanges = []string{" 10.1.2.3/8 ", "2001:db8::1/32\t", "0.0.0.0/0"}
@@ -198,6 +207,14 @@ func TestConvertServiceRefuses(t *testing.T) {
 			[]string{"Service: metadata.name: the name is missing"}},
 		{"a name with a slash", func(s *corev1.Service) { s.Name = "a/b" },
 			[]string{`Service shop/a/b: metadata.name: "a/b" is no valid name`}},
+		{"a name with a space", func(s *corev1.Service) { s.Name = "a b" },
+			[]string{`metadata.name: "a b" is no valid name`}},
+		{"a name with control characters, shown harmless", func(s *corev1.Service) { s.Name = "a\x1b[31m\nb" },
+			[]string{`Service shop/a [31m b: metadata.name: "a\x1b[31m\nb" is no valid name`}},
+		{"a name of 64 characters", func(s *corev1.Service) { s.Name = strings.Repeat("a", 64) },
+			[]string{"is no valid name: must be no more than 63"}},
+		{"a namespace with control characters", func(s *corev1.Service) { s.Namespace = "a\x00b" },
+			[]string{`metadata.namespace: "a\x00b" is no valid namespace`}},
 		{"no namespace", func(s *corev1.Service) { s.Namespace = "" },
 			[]string{"Service web: metadata.namespace: the namespace is missing"}},
 		{"a clusterIP with leading zeros", func(s *corev1.Service) { s.Spec.ClusterIPs = []string{"010.96.0.1"} },
@@ -210,6 +227,14 @@ func TestConvertServiceRefuses(t *testing.T) {
 			[]string{`spec.externalIPs[0]: "fe80::1%eth0" has a zone, which means nothing on another host: write fe80::1`}},
 		{"the unspecified address", func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"0.0.0.0"} },
 			[]string{`spec.externalIPs[0]: "0.0.0.0" is not the address of one host`}},
+		{"a loopback address as clusterIP", func(s *corev1.Service) { s.Spec.ClusterIPs = []string{"127.0.0.1"} },
+			[]string{`spec.clusterIPs[0]: "127.0.0.1" is a loopback address, which every host has for itself`}},
+		{"a loopback address as the only clusterIP field", func(s *corev1.Service) { s.Spec.ClusterIP, s.Spec.ClusterIPs = "::1", nil },
+			[]string{`spec.clusterIP: "::1" is a loopback address`}},
+		{"a multicast address as clusterIP", func(s *corev1.Service) { s.Spec.ClusterIPs = []string{"224.0.0.1"} },
+			[]string{`spec.clusterIPs[0]: "224.0.0.1" is not the address of one host`}},
+		{"a loopback address as externalIP", func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"127.9.9.9"} },
+			[]string{`spec.externalIPs[0]: "127.9.9.9" is a loopback address`}},
 		{"None beside an address", func(s *corev1.Service) { s.Spec.ClusterIPs = []string{"10.96.0.10", "None"} },
 			[]string{`spec.clusterIPs[1]: "None" is not an IP address`}},
 		{"two addresses of a family (R26)", func(s *corev1.Service) { s.Spec.ClusterIPs = []string{"10.96.0.1", "10.96.0.2"} },
@@ -225,6 +250,12 @@ func TestConvertServiceRefuses(t *testing.T) {
 			[]string{`spec.ports[0].protocol: "tcp" is none of TCP, UDP, SCTP`}},
 		{"an unnamed port among several", ports(corev1.ServicePort{Port: 80}, corev1.ServicePort{Name: "b", Port: 81}),
 			[]string{"spec.ports[0].name: a port needs a name where there are several"}},
+		{"a port name with control characters", ports(corev1.ServicePort{Name: "a\x1b[2Jb", Port: 80}),
+			[]string{`Service shop/web: spec.ports[0].name: "a\x1b[2Jb" is no valid name of a port`}},
+		{"a port name of capitals", ports(corev1.ServicePort{Name: "HTTP", Port: 80}),
+			[]string{`spec.ports[0].name: "HTTP" is no valid name of a port`}},
+		{"a port name of 64 characters", ports(corev1.ServicePort{Name: strings.Repeat("a", 64), Port: 80}),
+			[]string{"is no valid name of a port: must be no more than 63"}},
 		{"two ports of one name", ports(corev1.ServicePort{Name: "a", Port: 80}, corev1.ServicePort{Name: "a", Port: 81}),
 			[]string{`spec.ports[1].name: "a" is also the name of spec.ports[0]`}},
 		{"two ports of one number and protocol", ports(corev1.ServicePort{Name: "a", Port: 80}, corev1.ServicePort{Name: "b", Port: 80}),

@@ -100,6 +100,27 @@ func (f *faults) address(field, value string) netip.Addr {
 	return a
 }
 
+// hostAddress reads an address that means the same host to everybody. A
+// link-local one is let through: API servers exist whose own endpoint is one.
+func (f *faults) hostAddress(field, value string) netip.Addr {
+	a := f.address(field, value)
+	if a.IsLoopback() && !a.Is4In6() {
+		f.add(field, "%s is a loopback address, which every host has for itself", quote(value))
+	}
+	return a
+}
+
+// portName checks the name of a port, by which Services and slices are joined;
+// it may be empty.
+func (f *faults) portName(field, value string) {
+	if value == "" {
+		return
+	}
+	if wrong := validation.IsDNS1123Label(value); len(wrong) > 0 {
+		f.add(field, "%s is no valid name of a port: %s", quote(value), wrong[0])
+	}
+}
+
 // prefix reads a CIDR; white space around it is let through as the API server
 // does (R22).
 func (f *faults) prefix(field, value string) netip.Prefix {
