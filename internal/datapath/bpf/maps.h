@@ -172,8 +172,10 @@ struct {
 	__type(value, struct peer);
 } fairlead_peers SEC(".maps");
 
-/* The pairs of unconnected UDP sockets, both ways. A socket that talks to one
- * frontend never needs them; its peer above suffices. */
+/* The pairs that unconnected UDP sockets used before that of their peer above,
+ * both ways: a pair is noted when the socket turns to another frontend, and
+ * the way back alone when the frontend's backend changes. A socket that talks
+ * to one frontend, and that to one backend, has none. */
 #define UDP_FORWARD 1 /* frontend -> backend */
 #define UDP_REVERSE 2 /* backend -> frontend */
 

@@ -5,8 +5,9 @@
  * A plain connection costs one hash look-up and two array reads (set, slot);
  * to an address of this node two hash look-ups more; to an address that is no
  * Service's three hash look-ups in all. Affinity adds an LRU
- * look-up and a binary search; an unconnected UDP socket that repeats itself
- * adds none, as long as the set's word is the one it saw last.
+ * look-up and a binary search. An unconnected UDP socket that repeats itself
+ * reads no slot, as long as the set's word is the one it saw last; with
+ * affinity it adds the LRU look-up.
  */
 #ifndef FAIRLEAD_SELECT_H
 #define FAIRLEAD_SELECT_H
@@ -277,32 +278,58 @@ static __always_inline enum verdict choose(struct selection *s)
 	return VERDICT_FORWARD;
 }
 
+static __always_inline struct affinity_key affinity_key(const struct selection *s)
+{
+	struct affinity_key key = { .owner = s->owner, .kind = CLIENT_NETNS };
+
+	key.client[0] = (__u32)s->netns;
+	key.client[1] = (__u32)(s->netns >> 32);
+	return key;
+}
+
+/* Use refreshes an entry (R18); that is worth an update only now and then. */
+static __always_inline void refresh(const struct affinity_key *key, struct affinity *entry,
+				    __u64 now, __u64 timeout)
+{
+	if (now - entry->used <= timeout >> 6)
+		return;
+	entry->used = now;
+	bpf_map_update_elem(&fairlead_affinity, key, entry, BPF_ANY);
+}
+
+/* A socket that keeps its backend by itself uses the client's entry too, as
+ * long as that names the same one. */
+static __always_inline void refresh_kept(const struct selection *s, __u32 seconds)
+{
+	__u64 now = bpf_ktime_get_ns(), timeout = (__u64)seconds * 1000000000ULL;
+	struct affinity_key key = affinity_key(s);
+	struct affinity entry = {}, *known = bpf_map_lookup_elem(&fairlead_affinity, &key);
+
+	if (!known)
+		return;
+	entry = *known;
+	if (entry.owner == s->owner && now - entry.used < timeout &&
+	    same_endpoint(&entry.backend, &s->backend))
+		refresh(&key, &entry, now, timeout);
+}
+
 /* R18, R19: the client's last backend, as long as it is selectable and the
  * client did not stay away for longer than the timeout. */
 static __always_inline enum verdict choose_with_affinity(struct selection *s, __u32 seconds)
 {
-	struct affinity_key key = { .owner = s->owner, .kind = CLIENT_NETNS };
 	__u64 now = bpf_ktime_get_ns(), timeout = (__u64)seconds * 1000000000ULL;
-	struct affinity entry = {}, *known;
+	struct affinity_key key = affinity_key(s);
+	struct affinity entry = {}, *known = bpf_map_lookup_elem(&fairlead_affinity, &key);
 	enum verdict v;
 
-	key.client[0] = (__u32)s->netns;
-	key.client[1] = (__u32)(s->netns >> 32);
-	known = bpf_map_lookup_elem(&fairlead_affinity, &key);
 	if (known) {
 		entry = *known;
 		if (entry.owner == s->owner && now - entry.used < timeout &&
 		    is_selectable(s, &entry.backend)) {
 			s->backend = entry.backend;
-			/* A refresh is worth an update only now and then. */
-			if (now - entry.used > timeout >> 6) {
-				entry.used = now;
-				bpf_map_update_elem(&fairlead_affinity, &key, &entry, BPF_ANY);
-			}
+			refresh(&key, &entry, now, timeout);
 			return VERDICT_FORWARD;
 		}
-	} else {
-		count(COUNTER_AFFINITY_CREATED);
 	}
 	v = choose(s);
 	if (v != VERDICT_FORWARD)
@@ -310,7 +337,8 @@ static __always_inline enum verdict choose_with_affinity(struct selection *s, __
 	entry.backend = s->backend;
 	entry.owner = s->owner;
 	entry.used = now;
-	bpf_map_update_elem(&fairlead_affinity, &key, &entry, BPF_ANY);
+	if (bpf_map_update_elem(&fairlead_affinity, &key, &entry, BPF_ANY) == 0 && !known)
+		count(COUNTER_AFFINITY_CREATED);
 	return VERDICT_FORWARD;
 }
 
@@ -348,6 +376,8 @@ static __noinline int select_once(struct selection *s, const struct peer *prefer
 	if (prefer && prefer->owner == s->owner &&
 	    (prefer->word == s->word || is_member(s, &prefer->backend))) {
 		s->backend = prefer->backend;
+		if (flags & SET_AFFINITY)
+			refresh_kept(s, seconds);
 		return VERDICT_FORWARD;
 	}
 	if (!WORD_COUNT(s->word)) {

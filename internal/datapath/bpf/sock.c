@@ -106,19 +106,23 @@ static __always_inline int refuse(const struct selection *s)
 	return REFUSE;
 }
 
-/* Where the peer of a socket is kept. What a program gets of an MPTCP socket
- * that connects is its first subflow; the process holds the socket above it,
- * and asks that one for its peer. */
+/* The socket that holds the peer. What a program gets of an MPTCP socket that
+ * connects is its first subflow; the process holds the socket above it, and
+ * asks that one for its peer. */
+static __always_inline struct mptcp_sock *above(struct bpf_sock *sk, __u8 protocol)
+{
+	if (have_mptcp && protocol == IPPROTO_TCP)
+		return bpf_skc_to_mptcp_sock(sk);
+	return NULL;
+}
+
 static __always_inline struct peer *peer_of(struct bpf_sock *sk, __u8 protocol)
 {
-	struct mptcp_sock *above;
+	struct mptcp_sock *holder = above(sk, protocol);
 
-	if (have_mptcp && protocol == IPPROTO_TCP) {
-		above = bpf_skc_to_mptcp_sock(sk);
-		if (above)
-			return bpf_sk_storage_get(&fairlead_peers, above, NULL,
-						  BPF_SK_STORAGE_GET_F_CREATE);
-	}
+	if (holder)
+		return bpf_sk_storage_get(&fairlead_peers, holder, NULL,
+					  BPF_SK_STORAGE_GET_F_CREATE);
 	return bpf_sk_storage_get(&fairlead_peers, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
 }
 
@@ -140,6 +144,23 @@ static __always_inline void remember(struct bpf_sock_addr *ctx, const struct sel
 	p->owner = s->owner;
 }
 
+/* A socket that dialled a Service before, UDP or a TCP one that was refused,
+ * now dials an address that is no Service's. Few sockets have anything stored,
+ * and for the others this is one comparison. */
+static __always_inline void forget(struct bpf_sock_addr *ctx, const struct selection *s)
+{
+	struct bpf_sock *sk = ctx->sk;
+	struct mptcp_sock *holder;
+
+	if (!sk)
+		return;
+	holder = above(sk, s->protocol);
+	if (holder)
+		bpf_sk_storage_delete(&fairlead_peers, holder);
+	else
+		bpf_sk_storage_delete(&fairlead_peers, sk);
+}
+
 static __always_inline bool ours(const struct selection *s)
 {
 	return s->protocol && (!host_only || s->netns == host_netns);
@@ -157,9 +178,7 @@ static __always_inline int on_connect(struct bpf_sock_addr *ctx, struct selectio
 	case VERDICT_REFUSE:
 		return refuse(s);
 	default:
-		/* A UDP socket may have been connected to a Service before. */
-		if (s->protocol == IPPROTO_UDP && ctx->sk)
-			bpf_sk_storage_delete(&fairlead_peers, ctx->sk);
+		forget(ctx, s);
 		return PASS;
 	}
 	remember(ctx, s);
@@ -183,17 +202,45 @@ static __always_inline void recall(struct peer *last, const struct selection *s,
 	last->owner = pair->owner;
 }
 
-static __always_inline void note_pair(const struct selection *s, __u32 direction, __u64 cookie)
+/* One direction of the pair that the socket's peer holds, before the peer
+ * changes. What is noted already is not written again. */
+static __noinline int note(__u64 cookie, __u32 direction, const struct peer *known)
 {
 	struct udp_key key = { .cookie = cookie, .direction = direction };
-	struct udp_pair pair = { .owner = s->owner };
+	struct udp_pair pair = {}, *noted;
 
-	key.endpoint = direction == UDP_FORWARD ? s->target : s->backend;
-	pair.endpoint = direction == UDP_FORWARD ? s->backend : s->target;
-	if (bpf_map_update_elem(&fairlead_udp, &key, &pair, BPF_NOEXIST) == 0)
+	if (!known)
+		return 0;
+	key.endpoint = direction == UDP_FORWARD ? known->frontend : known->backend;
+	pair.endpoint = direction == UDP_FORWARD ? known->backend : known->frontend;
+	pair.owner = known->owner;
+	noted = bpf_map_lookup_elem(&fairlead_udp, &key);
+	if (noted && noted->owner == pair.owner && same_endpoint(&noted->endpoint, &pair.endpoint))
+		return 0;
+	if (bpf_map_update_elem(&fairlead_udp, &key, &pair, BPF_ANY) == 0 && !noted)
 		count(COUNTER_UDP_CREATED);
-	else
-		bpf_map_update_elem(&fairlead_udp, &key, &pair, BPF_ANY);
+	return 0;
+}
+
+/* Whether the socket last asked a backend by its own address (show_plain). */
+static __always_inline bool is_plain(const struct peer *known)
+{
+	return same_endpoint(&known->frontend, &known->backend);
+}
+
+/* What the peer of an unconnected socket holds is about to be replaced, by
+ * another frontend or by another backend of the same one. What is still on its
+ * way from the old backend keeps its sender, and a frontend that the socket
+ * comes back to keeps its backend. */
+static __always_inline void note_known(const struct peer *known, const struct selection *s,
+				       bool same, __u64 cookie)
+{
+	if (is_plain(known))
+		return;
+	if (!same)
+		note(cookie, UDP_FORWARD, known);
+	if (!same || !same_endpoint(&known->backend, &s->backend))
+		note(cookie, UDP_REVERSE, known);
 }
 
 /* The socket talks to a backend by its own address now: what comes from there
@@ -203,8 +250,10 @@ static __always_inline void show_plain(struct peer *known, const struct selectio
 	struct udp_key key = { .cookie = cookie, .endpoint = s->target, .direction = UDP_REVERSE };
 	struct udp_pair pair = { .endpoint = s->target }, *noted;
 
-	if (same_endpoint(&known->backend, &s->target))
+	if (same_endpoint(&known->backend, &s->target) && !is_plain(known)) {
+		note(cookie, UDP_FORWARD, known);
 		known->frontend = s->target;
+	}
 	noted = bpf_map_lookup_elem(&fairlead_udp, &key);
 	if (noted && !same_endpoint(&noted->endpoint, &s->target))
 		bpf_map_update_elem(&fairlead_udp, &key, &pair, BPF_EXIST);
@@ -213,8 +262,8 @@ static __always_inline void show_plain(struct peer *known, const struct selectio
 static __always_inline int on_sendmsg(struct bpf_sock_addr *ctx, struct selection *s, bool v6)
 {
 	struct peer last = {}, *known = NULL;
+	bool same = false;
 	__u64 cookie;
-	bool same;
 
 	s->protocol = protocol_of(ctx);
 	s->netns = bpf_get_netns_cookie(ctx);
@@ -222,12 +271,13 @@ static __always_inline int on_sendmsg(struct bpf_sock_addr *ctx, struct selectio
 		return PASS;
 	if (ctx->sk)
 		known = bpf_sk_storage_get(&fairlead_peers, ctx->sk, NULL, 0);
-	if (known)
-		last = *known;
 	cookie = bpf_get_socket_cookie(ctx);
-	same = same_endpoint(&last.frontend, &s->target);
-	if (known && !same)
-		recall(&last, s, cookie);
+	if (known) {
+		last = *known;
+		same = same_endpoint(&last.frontend, &s->target);
+		if (!same)
+			recall(&last, s, cookie);
+	}
 	switch (select_backend(s, &last)) {
 	case VERDICT_FORWARD:
 		break;
@@ -241,8 +291,8 @@ static __always_inline int on_sendmsg(struct bpf_sock_addr *ctx, struct selectio
 		return PASS;
 	}
 	if (!same || last.word != s->word || !same_endpoint(&last.backend, &s->backend)) {
-		note_pair(s, UDP_FORWARD, cookie);
-		note_pair(s, UDP_REVERSE, cookie);
+		if (known)
+			note_known(known, s, same, cookie);
 		remember(ctx, s);
 	}
 	if (v6)
