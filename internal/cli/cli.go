@@ -72,13 +72,14 @@ func isTerminal(out io.Writer) bool {
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// oneLine folds an error that some library wrote in several lines.
+// oneLine folds an error that some library wrote in several lines, and that may
+// quote what others wrote.
 func oneLine(err error) string {
 	lines := strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' })
 	for i := range lines {
 		lines[i] = strings.TrimSpace(lines[i])
 	}
-	return strings.Join(lines, "; ")
+	return clean(strings.Join(lines, "; "))
 }
 
 func newRoot(e *env) *cobra.Command {

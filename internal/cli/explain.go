@@ -59,7 +59,10 @@ func explainTarget(namespace, arg string) (string, error) {
 
 func explainText(x api.Explain, colour bool) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Service %s\n", x.Service)
+	fmt.Fprintf(&b, "Service %s\n", clean(x.Service))
+	if x.Reason != "" {
+		fmt.Fprintf(&b, "no frontends: %s\n", clean(x.Reason))
+	}
 	if len(x.Objects) > 0 {
 		b.WriteString("\n" + objectTable(x.Objects).text(false, colour))
 	}
@@ -94,7 +97,7 @@ func explainFrontend(f api.ExplainedFrontend, colour bool) string {
 	t.add("  status", statusOf(f.Frontend))
 	t.add("  kernel", kernelText(f.Kernel))
 	t.add("  verdict", f.Verdict)
-	return title + ")\n" + t.text(false, colour)
+	return clean(title) + ")\n" + t.text(false, colour)
 }
 
 func rowText(f api.Frontend) string {
@@ -160,9 +163,9 @@ func transitionText(t api.Transition) string {
 			causes[i] += " at " + cause.ResourceVersion
 		}
 	}
-	text := fmt.Sprintf("  %s  because of %s\n", moment(t.Time), strings.Join(causes, ", "))
+	text := fmt.Sprintf("  %s  because of %s\n", moment(t.Time), clean(strings.Join(causes, ", ")))
 	for _, change := range t.Changes {
-		text += "    " + change + "\n"
+		text += "    " + clean(change) + "\n"
 	}
 	return text
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -105,16 +104,7 @@ func refusalCells(r api.Refusal) []string {
 	}
 	return []string{
 		r.Time.Local().Format("15:04:05.000"),
-		fmt.Sprintf("%s[%d]", strings.Map(printable, r.Command), r.PID),
+		fmt.Sprintf("%s[%d]", r.Command, r.PID),
 		from, target(r.Address, r.Port, r.Protocol), service, r.Action, r.Reason,
 	}
-}
-
-// printable keeps the name that a process gave itself from steering the
-// terminal.
-func printable(r rune) rune {
-	if r < ' ' || r == 0x7f {
-		return '?'
-	}
-	return r
 }

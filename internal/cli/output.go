@@ -79,5 +79,5 @@ func (e *env) print(text string) error {
 
 // warn tells a person something beside the answer.
 func (e *env) warn(format string, args ...any) {
-	fmt.Fprintf(e.err, "fairlead: "+format+"\n", args...)
+	fmt.Fprintln(e.err, "fairlead: "+clean(fmt.Sprintf(format, args...)))
 }

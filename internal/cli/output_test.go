@@ -8,6 +8,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
@@ -50,10 +51,27 @@ func TestOnlyAFewWordsAreColoured(t *testing.T) {
 	t1 := &table{columns: columns("ACTION", "STATUS")}
 	t1.add("drop", "Error")
 	t1.add("forward", "Done")
-	want := "ACTION    STATUS\n" + "\x1b[33mdrop\x1b[0m      \x1b[31mError\x1b[0m\n" + "forward   Done\n"
+	t1.add("forward", notInForce)
+	want := "ACTION    STATUS\n" + "\x1b[33mdrop\x1b[0m      \x1b[31mError\x1b[0m\n" + "forward   Done\n" +
+		"forward   \x1b[31mError: not in force\x1b[0m\n"
 	if diff := cmp.Diff(want, t1.text(false, true)); diff != "" {
 		t.Error(diff)
 	}
+}
+
+func TestACellCannotSteerTheTerminal(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		table := &table{columns: columns("NAME", "NOTE"), headless: true}
+		table.add(rapid.String().Draw(t, "name"), "\x1b[2J two\nlines\u202e\u009b")
+		text := table.text(false, false)
+		line, rest, _ := strings.Cut(text, "\n")
+		if rest != "" || strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }) {
+			t.Errorf("not one line of printable text: %q", text)
+		}
+		if !strings.HasSuffix(line, "?[2J two lines??") {
+			t.Errorf("what can be printed is not kept: %q", line)
+		}
+	})
 }
 
 func TestBytesText(t *testing.T) {
@@ -68,8 +86,8 @@ func TestBytesText(t *testing.T) {
 }
 
 func TestAnErrorOfSeveralLinesIsOneLine(t *testing.T) {
-	err := fmt.Errorf("read: %w", errors.Join(errors.New("first"), errors.New("  second\n\nthird")))
-	if got, want := oneLine(err), "read: first; second; third"; got != want {
+	err := fmt.Errorf("read: %w", errors.Join(errors.New("first"), errors.New("  second\n\nthird\x1b[2J")))
+	if got, want := oneLine(err), "read: first; second; third?[2J"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -27,11 +27,22 @@ func frontendTable(rows []api.Frontend, fromAgent, wide bool) *table {
 	for _, f := range rows {
 		cells := []string{target(f.Address, f.Port, f.Protocol), f.Type, f.Scope, f.Service, f.PortName, f.Action, backendCell(f.Backends, wide)}
 		if fromAgent {
-			cells = append(cells, f.Status, age(f.Since))
+			cells = append(cells, statusCell(f.Status), age(f.Since))
 		}
 		t.add(append(cells, reasonOf(f), secondsCell(f.AffinitySeconds), backendCell(f.Draining, wide), listCell(f.SourceRanges, wide))...)
 	}
 	return t
+}
+
+// notInForce marks a row that the kernel could not take: what the row shows is
+// wanted, while the kernel serves something else or nothing.
+const notInForce = "Error: not in force"
+
+func statusCell(status string) string {
+	if status == api.StatusError {
+		return notInForce
+	}
+	return status
 }
 
 // reasonOf is why the row is as it is; an error of the kernel comes first.

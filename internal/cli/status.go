@@ -85,7 +85,7 @@ func section(b *strings.Builder, title string, lines []string) {
 	}
 	fmt.Fprintf(b, "\n%s:\n", title)
 	for _, line := range lines {
-		b.WriteString("  " + line + "\n")
+		b.WriteString("  " + clean(line) + "\n")
 	}
 }
 

@@ -5,6 +5,7 @@ package cli
 import (
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -41,7 +42,27 @@ type table struct {
 	widths   []int
 }
 
-func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
+func (t *table) add(cells ...string) {
+	row := make([]string, len(cells))
+	for i, cell := range cells {
+		row[i] = clean(cell)
+	}
+	t.rows = append(t.rows, row)
+}
+
+// clean keeps names and messages that others wrote from steering the terminal,
+// and from breaking a line.
+func clean(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsSpace(r) {
+			return ' '
+		}
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, text)
+}
 
 const columnGap = "   "
 
@@ -108,7 +129,7 @@ func orNone(cell string) string {
 }
 
 var (
-	alarming  = []string{"Error", "no"}
+	alarming  = []string{"Error", notInForce, "no"}
 	notifying = []string{"Pending", "reject", "drop", "shadowed", "unsupported", "stale"}
 )
 
