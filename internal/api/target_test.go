@@ -39,6 +39,19 @@ func TestParseTarget(t *testing.T) {
 	}
 }
 
+func TestParseTargetSaysWhereThePortGoes(t *testing.T) {
+	for in, want := range map[string]string{
+		"1.2.3.4":         `"1.2.3.4" has no port: write ADDR:PORT[/PROTO], for example 1.2.3.4:80`,
+		"1.2.3.4/UDP":     `"1.2.3.4/UDP" has no port: write ADDR:PORT[/PROTO], for example 1.2.3.4:80`,
+		"fd00::10":        `"fd00::10" has no port: write ADDR:PORT[/PROTO], for example [fd00::10]:80`,
+		"fe80::1%e\x1b[m": `"fe80::1%e\x1b[m" has no port: write ADDR:PORT[/PROTO], for example [fe80::1]:80`,
+	} {
+		if _, _, err := ParseTarget(in); err == nil || err.Error() != want {
+			t.Errorf("%q: got %v, want %s", in, err, want)
+		}
+	}
+}
+
 func FuzzParseTarget(f *testing.F) {
 	for _, seed := range []string{"10.96.0.10:53/UDP", "[fd00::10]:80", "[::ffff:1.2.3.4]:1", "x/y"} {
 		f.Add(seed)

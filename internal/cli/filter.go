@@ -40,8 +40,13 @@ func newFilter(namespace string, args []string, addresses bool) (filter, error) 
 	return f, nil
 }
 
-// looksLikeTarget: the name of a Service holds no colon.
-func looksLikeTarget(arg string) bool { return strings.Contains(arg, ":") }
+// looksLikeTarget: the name of a Service holds no colon, and no namespace is
+// an address.
+func looksLikeTarget(arg string) bool {
+	host, _, _ := strings.Cut(arg, "/")
+	_, err := netip.ParseAddr(host)
+	return err == nil || strings.Contains(arg, ":")
+}
 
 func (f *filter) addTarget(arg string) error {
 	addrPort, protocol, err := api.ParseTarget(arg)
