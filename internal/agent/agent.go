@@ -66,7 +66,7 @@ func Run(ctx context.Context, cfg Config, log *slog.Logger) error {
 		func(ctx context.Context) error { <-ctx.Done(); return server.Close() },
 		func(ctx context.Context) error { a.writer.Run(ctx); return nil },
 		func(ctx context.Context) error { a.reconciler.Run(ctx); return nil },
-		a.node.run,
+		a.node.run, a.node.watch,
 		func(ctx context.Context) error { return a.datapath.ReadRefusals(ctx, a.refusals.send) },
 		func(ctx context.Context) error { return a.source.Run(ctx, handler{a.writer, a.node}) },
 	})
@@ -166,11 +166,8 @@ func (a *Agent) build() (err error) {
 		return err
 	}
 	a.writer = tables.NewWriter(a.tables, model.Node{Name: a.cfg.NodeName}, a.options())
-	a.node = &nodeTracker{
-		name: a.cfg.NodeName, given: a.cfg.NodeIPs, serve: a.cfg.NodePortAddresses, log: a.log,
-		tell: a.writer.SetNode, publish: a.datapath.SetNodeAddresses,
-	}
-	a.node.refresh()
+	a.node = newNodeTracker(a.cfg, a.log, a.writer.SetNode, a.datapath.SetNodeAddresses)
+	a.node.look()
 	a.reconciler, err = reconciler.New(reconciler.Config{
 		Tables: a.tables, Datapath: a.datapath, Log: a.log,
 		CompareInterval: a.cfg.CompareInterval, Filled: a.attach,
@@ -186,7 +183,10 @@ func (a *Agent) options() model.Options {
 	}
 }
 
+// attach is called when the kernel holds all rows: the addresses that serve
+// NodePorts come with them, and then the programs.
 func (a *Agent) attach() error {
+	a.node.begin()
 	if err := a.datapath.Attach(); err != nil {
 		return err
 	}

@@ -3,10 +3,12 @@
 package agent
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -40,28 +42,58 @@ const (
 	stateUnconnected = 1 << 7  // TCP_CLOSE: a bound UDP socket
 )
 
+// sockets are what listens on the node, by what the kernel was asked. Each
+// answer stays until there is a newer one: a kernel that cannot tell of UDP,
+// for want of udp_diag, still tells of TCP.
+type sockets map[diagRequest][]model.Listener
+
+// refresh asks all that there is to ask, and returns the first error.
+func (s sockets) refresh(ask func(diagRequest) ([]model.Listener, error)) error {
+	var failures []error
+	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
+		for _, request := range []diagRequest{{family, unix.IPPROTO_TCP, stateListen}, {family, unix.IPPROTO_UDP, stateUnconnected}} {
+			found, err := ask(request)
+			if err != nil {
+				failures = append(failures, err)
+				continue
+			}
+			s[request] = found
+		}
+	}
+	return cmp.Or(failures...)
+}
+
+// list returns each listener once, in order: several sockets may share an
+// address and port, and the kernel keeps them in no order.
+func (s sockets) list() []model.Listener {
+	var all []model.Listener
+	for _, found := range s {
+		all = append(all, found...)
+	}
+	slices.SortFunc(all, func(a, b model.Listener) int {
+		return cmp.Or(cmp.Compare(a.Protocol, b.Protocol), model.CompareAddrPort(a.AddrPort, b.AddrPort))
+	})
+	return slices.Compact(all)
+}
+
 // listeners asks the kernel for the sockets of this network namespace that
 // listen on a port outside the ephemeral range: that range is for clients,
 // whose sockets come and go.
-func listeners() ([]model.Listener, error) {
+func listeners(r diagRequest) ([]model.Listener, error) {
+	request := nl.NewNetlinkRequest(nl.SOCK_DIAG_BY_FAMILY, unix.NLM_F_DUMP)
+	request.AddData(r)
+	answers, err := request.Execute(unix.NETLINK_INET_DIAG, 0)
+	if err != nil {
+		return nil, fmt.Errorf("ask the kernel for the %s sockets that listen (sock_diag): %w", model.Protocol(r.protocol), err)
+	}
 	low, high := ephemeralPorts()
-	var all []model.Listener
-	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
-		for protocol, states := range map[uint8]uint32{unix.IPPROTO_TCP: stateListen, unix.IPPROTO_UDP: stateUnconnected} {
-			request := nl.NewNetlinkRequest(nl.SOCK_DIAG_BY_FAMILY, unix.NLM_F_DUMP)
-			request.AddData(diagRequest{family, protocol, states})
-			answers, err := request.Execute(unix.NETLINK_INET_DIAG, 0)
-			if err != nil {
-				return nil, fmt.Errorf("ask for the listening sockets: %w", err)
-			}
-			for _, answer := range answers {
-				if l, ok := decodeListener(answer, protocol); ok && (l.AddrPort.Port() < low || l.AddrPort.Port() > high) {
-					all = append(all, l)
-				}
-			}
+	var found []model.Listener
+	for _, answer := range answers {
+		if l, ok := decodeListener(answer, r.protocol); ok && (l.AddrPort.Port() < low || l.AddrPort.Port() > high) {
+			found = append(found, l)
 		}
 	}
-	return all, nil
+	return found, nil
 }
 
 // decodeListener reads struct inet_diag_msg.

@@ -6,47 +6,90 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
-
-	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"github.com/fairlead-io/fairlead/internal/model"
 	"github.com/fairlead-io/fairlead/internal/reflector"
 )
 
-// nodeRefresh is how often the node's addresses and listening sockets are
-// asked for; a change of an address is seen at once besides.
-const nodeRefresh = 10 * time.Second
+const (
+	// nodeRefresh is how often the node's addresses and listening sockets are
+	// asked for; a change of an address is seen at once besides.
+	nodeRefresh = 10 * time.Second
+	// followRetry is how long to wait before addresses are followed again.
+	followRetry = time.Second
+)
 
 // nodeTracker joins what the flags, the API and the kernel say of this node,
-// and tells the tables and the datapath when it changes.
+// and tells the tables and the datapath.
+//
+// What the API says reaches the tables at once, joined with what the kernel
+// said last, so that the tables know the Node before its kind is said to be
+// listed. The kernel is asked by one goroutine only, run, so that an older
+// answer never comes after a newer one.
 type nodeTracker struct {
 	name    string
 	given   []netip.Addr
 	serve   model.NodePortAddresses
 	log     *slog.Logger
-	tell    func(model.Node)                // the tables
+	tell    func(model.Node)                // the tables; short
 	publish func(served []netip.Addr) error // the datapath
 
-	mu     sync.Mutex
-	api    reflector.Node
-	node   model.Node
-	served []netip.Addr
+	// The kernel.
+	addresses func() ([]netip.Addr, error)
+	listening func(diagRequest) ([]model.Listener, error)
+	follow    func(ctx context.Context, changed func()) error
+
+	wake    chan struct{}
+	sockets sockets     // owned by look
+	begun   atomic.Bool // the datapath may be written to
+	writing sync.Mutex  // held while publish works
+
+	mu        sync.Mutex // guards what follows
+	api       reflector.Node
+	local     []netip.Addr
+	listeners []model.Listener
+	node      model.Node
+	served    []netip.Addr
+	troubles  map[trouble]error
 }
 
-// setAPI takes the Node object; nil if it is gone.
+// trouble is something that the tracker cannot do at present, and what that
+// means, in words that go before the error.
+type trouble string
+
+const (
+	addressesUnread    trouble = "the node's addresses cannot be read, those known last stay in force"
+	listenersUnread    trouble = "some of the node's listening sockets cannot be read, those known last stay in force"
+	changesUnheard     trouble = "changes of the node's addresses are not announced and may be seen late"
+	addressesUnwritten trouble = "the addresses that serve NodePorts could not be written, some of those written before stay in force"
+)
+
+// newNodeTracker returns a tracker of the network namespace it is called in.
+func newNodeTracker(cfg Config, log *slog.Logger, tell func(model.Node), publish func([]netip.Addr) error) *nodeTracker {
+	return &nodeTracker{
+		name: cfg.NodeName, given: cfg.NodeIPs, serve: cfg.NodePortAddresses, log: log,
+		tell: tell, publish: publish,
+		addresses: localAddresses, listening: listeners, follow: followAddresses,
+		wake: make(chan struct{}, 1), sockets: sockets{}, troubles: map[trouble]error{},
+	}
+}
+
+// setAPI takes the Node object; nil if it is gone. It asks the kernel nothing.
 func (t *nodeTracker) setAPI(n *reflector.Node) {
 	t.mu.Lock()
 	t.api = reflector.Node{}
 	if n != nil {
 		t.api = *n
 	}
+	t.join()
 	t.mu.Unlock()
-	t.refresh()
+	t.signal()
 }
 
 // current returns the node as it was told last, and the addresses on which it
@@ -57,21 +100,31 @@ func (t *nodeTracker) current() (model.Node, []netip.Addr) {
 	return t.node, t.served
 }
 
-// refresh asks the kernel again. What cannot be asked stays as it was.
-func (t *nodeTracker) refresh() {
-	local, err := localAddresses()
-	if err != nil {
-		t.log.Error("the node's addresses could not be read and stay as they were", "error", err)
-		return
-	}
-	listening, err := listeners()
-	if err != nil {
-		t.log.Error("the node's listening sockets could not be read and stay as they were", "error", err)
-		return
-	}
+// look asks the kernel. What it does not answer stays as it was. Only run, or
+// a caller before run, may call it.
+func (t *nodeTracker) look() {
+	local, err := t.addresses()
+	t.note(addressesUnread, err)
+	t.note(listenersUnread, t.sockets.refresh(t.listening))
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	n := model.Node{Name: t.name, Zone: t.api.Zone, Addresses: t.order(local), Listening: listening}
+	if err == nil {
+		t.local = local
+	}
+	t.listeners = t.sockets.list()
+	t.join()
+}
+
+// join makes the node of all that is known, and tells the tables. The lock is
+// held, so that they hear of the newest last.
+func (t *nodeTracker) join() {
+	n := model.Node{Name: t.name, Zone: t.api.Zone, Addresses: t.order()}
+	for _, l := range t.listeners {
+		// Sockets on loopback come and go, and are in the way of no claim.
+		if at := l.AddrPort.Addr(); at.IsUnspecified() || slices.Contains(n.Addresses, at) {
+			n.Listening = append(n.Listening, l)
+		}
+	}
 	var served []netip.Addr
 	for _, a := range n.Addresses {
 		if t.serve.Serve(&n, a) {
@@ -80,66 +133,114 @@ func (t *nodeTracker) refresh() {
 	}
 	t.node, t.served = n, served
 	t.tell(n)
-	if err := t.publish(served); err != nil {
-		t.log.Error("the addresses that serve NodePorts could not be written, will try again", "error", err, "in", nodeRefresh)
-	}
 }
 
 // order puts the node's own addresses first that flags, then the API name: the
 // first of each family is the primary one. Names of addresses the kernel does
 // not have, as behind a cloud's NAT, do not count.
-func (t *nodeTracker) order(local []netip.Addr) []netip.Addr {
+func (t *nodeTracker) order() []netip.Addr {
 	named := slices.Clone(t.given)
 	for _, text := range t.api.Addresses {
 		if a, err := netip.ParseAddr(text); err == nil {
 			named = append(named, a.Unmap())
 		}
 	}
-	ordered := make([]netip.Addr, 0, len(local))
-	for _, a := range append(named, local...) {
-		if slices.Contains(local, a) && !slices.Contains(ordered, a) {
+	ordered := make([]netip.Addr, 0, len(t.local))
+	for _, a := range append(named, t.local...) {
+		if slices.Contains(t.local, a) && !slices.Contains(ordered, a) {
 			ordered = append(ordered, a)
 		}
 	}
 	return ordered
 }
 
-// run follows the kernel until ctx ends.
+// begin writes the addresses that serve NodePorts, and from now on whenever
+// they change. Until then a predecessor's are in force (R33), which may know
+// the node better than this agent before it has heard of the API.
+func (t *nodeTracker) begin() {
+	t.begun.Store(true)
+	t.write()
+}
+
+// write takes the addresses under its own lock, so that the newest are written last.
+func (t *nodeTracker) write() {
+	t.writing.Lock()
+	defer t.writing.Unlock()
+	_, served := t.current()
+	t.note(addressesUnwritten, t.publish(served))
+}
+
+// run asks the kernel whenever something may have changed, until ctx ends.
 func (t *nodeTracker) run(ctx context.Context) error {
-	updates := make(chan netlink.AddrUpdate, 64)
-	if err := netlink.AddrSubscribe(updates, ctx.Done()); err != nil {
-		return fmt.Errorf("follow the node's addresses: %w", err)
-	}
 	tick := time.NewTicker(nodeRefresh)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case _, ok := <-updates:
-			if !ok {
-				updates = nil // the ticker goes on
-			}
+		case <-t.wake:
 		case <-tick.C:
 		}
-		t.refresh()
+		t.look()
+		if t.begun.Load() {
+			t.write()
+		}
 	}
 }
 
-// localAddresses are those of the network namespace's interfaces, but for
-// loopback and link-local ones, which nobody else can dial.
-func localAddresses() ([]netip.Addr, error) {
-	list, err := netlink.AddrList(nil, unix.AF_UNSPEC)
-	if err != nil {
-		return nil, fmt.Errorf("list the addresses of all interfaces: %w", err)
-	}
-	var addresses []netip.Addr
-	for _, l := range list {
-		a, ok := netip.AddrFromSlice(l.IP)
-		a = a.Unmap()
-		if ok && !a.IsLoopback() && !a.IsLinkLocalUnicast() {
-			addresses = append(addresses, a)
+// watch wakes run at every change of an address until ctx ends. Whenever it
+// may have missed one, it wakes run besides.
+func (t *nodeTracker) watch(ctx context.Context) error {
+	for {
+		err := t.follow(ctx, func() {
+			t.note(changesUnheard, nil)
+			t.signal()
+		})
+		if ctx.Err() != nil {
+			return nil
+		}
+		t.note(changesUnheard, err)
+		t.signal()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(followRetry):
 		}
 	}
-	return addresses, nil
+}
+
+func (t *nodeTracker) signal() {
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+// note keeps what goes wrong until it goes well, and logs the beginning and
+// the end.
+func (t *nodeTracker) note(what trouble, err error) {
+	t.mu.Lock()
+	_, had := t.troubles[what]
+	delete(t.troubles, what)
+	if err != nil {
+		t.troubles[what] = err
+	}
+	t.mu.Unlock()
+	switch {
+	case err != nil && !had:
+		t.log.Error(string(what)+"; will try again", "error", err)
+	case err == nil && had:
+		t.log.Info("no longer: " + string(what))
+	}
+}
+
+// findings says in a sentence each what goes wrong at present.
+func (t *nodeTracker) findings() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var sentences []string
+	for _, what := range slices.Sorted(maps.Keys(t.troubles)) {
+		sentences = append(sentences, fmt.Sprintf("%s: %v", what, t.troubles[what]))
+	}
+	return sentences
 }
