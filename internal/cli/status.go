@@ -94,7 +94,6 @@ func statusFacts(s api.Status) *table {
 	t.add("Healthy:", yesNo(s.Healthy))
 	t.add("Agent:", fmt.Sprintf("%s, process %d, started %s", s.Version, s.PID, ago(s.Started)))
 	t.add("Node:", nodeText(s))
-	t.add("Writer:", writerText(s))
 	t.add("Source:", s.Source)
 	t.add("Tables:", fmt.Sprintf("%d Services, %d frontends, %d pending, %d errors", s.Services, s.Frontends, s.Pending, s.Errors))
 	t.add("Kernel:", fmt.Sprintf("%s, written %s, compared %s, %d entries repaired", s.PinPath, ago(s.LastWrite), ago(s.LastCompared), s.Repaired))
@@ -116,14 +115,6 @@ func nodeText(s api.Status) string {
 		words = append(words, "zone "+s.Zone)
 	}
 	return strings.Join(append(words, s.NodeAddresses...), ", ")
-}
-
-func writerText(s api.Status) string {
-	words := []string{yesNo(s.Writer)}
-	if s.WriterNote != "" {
-		words = append(words, s.WriterNote)
-	}
-	return strings.Join(words, ", ")
 }
 
 func sourceTable(s api.Status) *table {
