@@ -34,8 +34,9 @@ and needs two of them:
   tables  from the agent
   kernel  from the pinned maps, whether or not an agent runs
 
-While an agent works, a difference counts if it stays for a second. The exit
-status is 1 if there is drift.`,
+While an agent works, a difference counts if it stays for a second. Objects from
+files or an API server are compiled for the agent's node, with its options and the
+ports it listens on. The exit status is 1 if there is drift.`,
 		Example: e.examples(
 			"fairlead diff",
 			"fairlead diff -o json",
@@ -68,8 +69,8 @@ func (e *env) diff(ctx context.Context, d *diffFlags) error {
 	if err != nil {
 		return err
 	}
-	if l.failed != "" {
-		e.warn("%s", l.failed)
+	for _, note := range l.notes {
+		e.warn("%s", note)
 	}
 	if err := e.printDrift(d.output, l.names(), found, frontends); err != nil {
 		return err

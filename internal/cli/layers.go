@@ -14,6 +14,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/internal/api"
 	"github.com/fairlead-io/fairlead/internal/drift"
+	"github.com/fairlead-io/fairlead/internal/model"
 	"github.com/fairlead-io/fairlead/internal/reflector"
 )
 
@@ -24,7 +25,8 @@ type layers struct {
 	kernel func() (api.Kernel, error)
 	// apiMayFail: the agent reads the API for us, and need not reach it.
 	apiMayFail bool
-	failed     string // why the API is not compared after all
+	wanted     []api.Frontend // what the API asked for when it was read last
+	notes      []string       // what is not compared, or not as it seems, and why
 	problems   []reflector.Problem
 }
 
@@ -35,6 +37,7 @@ func (e *env) reach(ctx context.Context, d *diffFlags) (*layers, error) {
 	status, agentErr := client.Status(ctx)
 	if agentErr == nil {
 		d.objects.nodeFrom(status)
+		l.noteFill(status)
 	}
 	// An agent that answers, if only that it cannot say how it is, has tables.
 	if _, answered := errors.AsType[*api.Error](agentErr); answered || agentErr == nil {
@@ -52,10 +55,21 @@ func (e *env) reach(ctx context.Context, d *diffFlags) (*layers, error) {
 	if kernelErr == nil {
 		l.kernel = func() (api.Kernel, error) { return readKernel(*d.pinPath) }
 	}
-	if len(l.names()) >= 2 {
-		return l, nil
+	if len(l.names()) < 2 {
+		return nil, tooFew(l, agentErr, kernelErr)
 	}
-	return nil, tooFew(l, agentErr, kernelErr)
+	if kernelErr != nil {
+		l.notes = append(l.notes, "the kernel is not compared: "+kernelErr.Error())
+	}
+	return l, nil
+}
+
+// noteFill tells of an agent that has not filled the kernel yet: then maps are
+// missing, or hold what was before, without anything being amiss.
+func (l *layers) noteFill(status api.Status) {
+	if !status.Synced {
+		l.notes = append(l.notes, "the agent's first lists are not in the kernel yet: what the kernel held before stays in force until they are")
+	}
 }
 
 func tooFew(l *layers, agentErr, kernelErr error) error {
@@ -72,12 +86,20 @@ func tooFew(l *layers, agentErr, kernelErr error) error {
 	return fmt.Errorf("diff needs two of api, tables and kernel; %s", strings.Join(missing, "; "))
 }
 
-// nodeFrom takes from the agent what the flags do not say of the node.
+// nodeFrom takes from the agent what the flags do not say of its node, and of
+// what it was told to do.
 func (o *objectFlags) nodeFrom(status api.Status) {
 	if o.nodeName != "" && o.nodeName != status.Node {
 		return
 	}
 	o.nodeName = status.Node
+	o.disableExternal = o.disableExternal || status.DisableExternalIPs
+	o.allowNodeAddress = o.allowNodeAddress || status.AllowNodeAddressClaims
+	for _, text := range status.Listening {
+		if at, protocol, err := api.ParseTarget(text); err == nil {
+			o.listening = append(o.listening, model.Listener{AddrPort: at, Protocol: protocol})
+		}
+	}
 	if _, given := o.nodeLabels[zoneLabel]; !given && status.Zone != "" {
 		o.nodeLabels = map[string]string{zoneLabel: status.Zone}
 	}
@@ -148,15 +170,18 @@ const (
 )
 
 // drift compares the layers. While an agent works they are never read at one
-// moment, so only what every reading finds for a second is drift.
+// moment, so only what every reading finds for a second is drift. A large API
+// takes long to read: it is asked at the beginning and at the end only.
 func (l *layers) drift(ctx context.Context) ([]api.Drift, int, error) {
-	found, frontends, err := l.compare(ctx)
-	for end := time.Now().Add(settleTime); err == nil && len(found) > 0 && l.tables != nil && time.Now().Before(end); {
+	found, frontends, err := l.compare(ctx, true)
+	end := time.Now().Add(settleTime)
+	for last := false; err == nil && len(found) > 0 && l.tables != nil && !last; {
 		if err := pause(ctx, settleStep); err != nil {
 			return nil, 0, err
 		}
+		last = !time.Now().Before(end)
 		var again []api.Drift
-		again, frontends, err = l.compare(ctx)
+		again, frontends, err = l.compare(ctx, last)
 		found = keep(found, func(d api.Drift) bool { return slices.Contains(again, d) })
 	}
 	return found, frontends, err
@@ -173,17 +198,19 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// compare reads every layer once and compares neighbours.
-func (l *layers) compare(ctx context.Context) ([]api.Drift, int, error) {
+// compare reads every layer once, the API only if that is to be fresh, and
+// compares neighbours.
+func (l *layers) compare(ctx context.Context, fresh bool) ([]api.Drift, int, error) {
 	found, rows, left := []api.Drift{}, []api.Frontend(nil), ""
-	if l.api != nil {
+	if l.api != nil && fresh {
 		wanted, err := l.api(ctx)
 		if err := l.spare(err); err != nil {
 			return nil, 0, err
 		}
-		if err == nil {
-			rows, left = wanted, drift.LayerAPI
-		}
+		l.wanted = wanted
+	}
+	if l.api != nil {
+		rows, left = l.wanted, drift.LayerAPI
 	}
 	if l.tables != nil {
 		have, err := l.tables(ctx)
@@ -211,6 +238,7 @@ func (l *layers) spare(err error) error {
 	if err == nil || !l.apiMayFail || l.kernel == nil {
 		return err
 	}
-	l.api, l.failed = nil, "the API is not compared: "+err.Error()
+	l.api = nil
+	l.notes = append(l.notes, "the API is not compared: "+err.Error())
 	return nil
 }

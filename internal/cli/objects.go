@@ -26,7 +26,8 @@ type objectFlags struct {
 	nodeIPs          list[netip.Addr]
 	disableExternal  bool
 	allowNodeAddress bool
-	names            []string // of the flags, to say which one lacks -f
+	listening        []model.Listener // as an agent told, which alone knows
+	names            []string         // of the flags, to say which one lacks -f
 }
 
 func addObjectFlags(cmd *cobra.Command) *objectFlags {
@@ -104,7 +105,7 @@ func (o *objectFlags) compile(objects reflector.Objects, problems []reflector.Pr
 // node joins what the flags say of the node with its object, if the files hold
 // it. What the flags say holds.
 func (o *objectFlags) node(known []*reflector.Node) (model.Node, error) {
-	node := model.Node{Name: o.nodeName, Zone: o.nodeLabels[zoneLabel], Addresses: o.nodeIPs.values}
+	node := model.Node{Name: o.nodeName, Zone: o.nodeLabels[zoneLabel], Addresses: o.nodeIPs.values, Listening: o.listening}
 	i := slices.IndexFunc(known, func(n *reflector.Node) bool { return n.Name == o.nodeName })
 	if i < 0 {
 		return node, nil
