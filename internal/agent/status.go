@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -23,7 +24,6 @@ func (a *Agent) Status(context.Context) (api.Status, error) {
 		SchemaVersion: api.SchemaVersion, Healthy: true, Findings: []string{},
 		Version: a.cfg.Version, PID: os.Getpid(), Started: a.started,
 		Node: node.Name, Zone: node.Zone, NodeAddresses: []string{}, NodePortAddresses: []string{},
-		Writer:             true,
 		DisableExternalIPs: a.cfg.DisableExternalIPs, AllowNodeAddressClaims: a.cfg.AllowNodeAddressClaims,
 		Listening: listeningOn(node.Listening),
 		Source:    a.source.String(), SourceState: []api.SourceStatus{}, Problems: []string{},
@@ -39,12 +39,12 @@ func (a *Agent) Status(context.Context) (api.Status, error) {
 	for _, address := range served {
 		s.NodePortAddresses = append(s.NodePortAddresses, address.String())
 	}
-	a.addRows(&s, snapshot)
+	troubles := append(a.addRows(&s, snapshot), a.node.findings()...)
 	a.addSources(&s)
 	if err := a.addKernel(&s); err != nil {
 		return api.Status{}, err
 	}
-	judge(&s)
+	judge(&s, troubles)
 	return s, nil
 }
 
@@ -65,19 +65,27 @@ func timeOf(ns int64) time.Time {
 	return time.Unix(0, ns).UTC()
 }
 
-func (a *Agent) addRows(s *api.Status, snapshot tables.Snapshot) {
+// addRows counts, and says what could not be written: most often all of it for
+// one reason, which the first error tells.
+func (a *Agent) addRows(s *api.Status, snapshot tables.Snapshot) (troubles []string) {
+	first := ""
 	for row := range snapshot.Services() {
 		s.Services++
 		for _, claim := range row.Compiled.Claims {
 			s.Frontends++
-			switch state, _, _ := snapshot.Status(row, claim.Key); state {
+			switch state, message, _ := snapshot.Status(row, claim.Key); state {
 			case api.StatusPending:
 				s.Pending++
 			case api.StatusError:
 				s.Errors++
+				first = cmp.Or(first, fmt.Sprintf("%s of %s: %s", claim.Key, row.Name, message))
 			}
 		}
 	}
+	if s.Errors == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%d frontends could not be written (see `fairlead get frontends -o wide`), first %s", s.Errors, first)}
 }
 
 func (a *Agent) addSources(s *api.Status) {
@@ -116,8 +124,8 @@ func (a *Agent) addKernel(s *api.Status) (err error) {
 	return err
 }
 
-// judge sets the health and says why it is not well.
-func judge(s *api.Status) {
+// judge sets the health and says why it is not well, the troubles included.
+func judge(s *api.Status, troubles []string) {
 	bad := func(format string, args ...any) {
 		s.Healthy = false
 		s.Findings = append(s.Findings, fmt.Sprintf(format, args...))
@@ -130,8 +138,8 @@ func judge(s *api.Status) {
 			bad("%s is stale since %s, what was known stays in force: %s", source.Kind, source.Since.Format(time.RFC3339), source.Error)
 		}
 	}
-	if s.Errors > 0 {
-		bad("%d frontends could not be written: see `fairlead get frontends`", s.Errors)
+	for _, trouble := range troubles {
+		bad("%s", trouble)
 	}
 	for _, f := range s.Features {
 		if !f.Present {

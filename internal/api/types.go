@@ -285,8 +285,6 @@ type Status struct {
 	NodeAddresses []string  `json:"nodeAddresses"`
 	// NodePortAddresses are those on which NodePorts are served (R24).
 	NodePortAddresses []string `json:"nodePortAddresses"`
-	Writer            bool     `json:"writer"` // holds the lock on the pin path
-	WriterNote        string   `json:"writerNote"`
 	// What Services ask for depends on these too: diff compiles with them.
 	DisableExternalIPs     bool     `json:"disableExternalIPs"`
 	AllowNodeAddressClaims bool     `json:"allowNodeAddressClaims"`
