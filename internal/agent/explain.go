@@ -4,6 +4,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -18,7 +19,7 @@ import (
 )
 
 // Explain follows a Service, or the one that holds an address, from its
-// objects to the kernel.
+// objects to the kernel; only to the rows if there is nothing in the kernel yet.
 func (a *Agent) Explain(ctx context.Context, target string) (api.Explain, error) {
 	snapshot := a.tables.Snapshot()
 	row, err := a.find(snapshot, target)
@@ -26,7 +27,7 @@ func (a *Agent) Explain(ctx context.Context, target string) (api.Explain, error)
 		return api.Explain{}, err
 	}
 	kernel, err := a.Kernel(ctx)
-	if err != nil {
+	if err != nil && !errors.Is(err, errNotFilled) {
 		return api.Explain{}, err
 	}
 	e := api.Explain{
@@ -41,9 +42,11 @@ func (a *Agent) Explain(ctx context.Context, target string) (api.Explain, error)
 	rows := frontendsOf(snapshot, row)
 	api.SortFrontends(rows)
 	for _, f := range rows {
-		e.Frontends = append(e.Frontends, api.ExplainedFrontend{
-			Frontend: f, Kernel: drift.Entry(f, kernel), Verdict: verdictOf(f, kernel),
-		})
+		explained := api.ExplainedFrontend{Frontend: f, Verdict: errNotFilled.Error()}
+		if err == nil {
+			explained.Kernel, explained.Verdict = drift.Entry(f, kernel), verdictOf(f, kernel)
+		}
+		e.Frontends = append(e.Frontends, explained)
 	}
 	return e, nil
 }
@@ -86,12 +89,19 @@ func verdictOf(f api.Frontend, kernel api.Kernel) string {
 		return fmt.Sprintf("the kernel differs: %s should be %s and is %s", d.Field, d.Want, d.Have)
 	}
 	switch f.Action {
-	case model.ActionForward.String():
-		return fmt.Sprintf("a new connection goes to one of %d backends", len(f.Backends))
-	case model.ActionReject.String(), model.ActionDrop.String():
+	case model.ActionUnsupported.String(), model.ActionShadowed.String():
+		return fmt.Sprintf("not in the kernel (%s): %s", f.Action, f.Reason)
+	}
+	if f.Scope == model.ScopeExternal.String() && !datapath.HasPacketPath {
+		return "nothing on this node translates traffic from outside yet; the kernel holds the set"
+	}
+	if f.Action != model.ActionForward.String() {
 		return fmt.Sprintf("a new connection is refused (%s): %s", f.Action, f.Reason)
 	}
-	return fmt.Sprintf("not in the kernel (%s): %s", f.Action, f.Reason)
+	if len(f.Backends) > 1 {
+		return fmt.Sprintf("a new connection goes to one of %d backends", len(f.Backends))
+	}
+	return "a new connection goes to " + api.HostPort(f.Backends[0].Address, f.Backends[0].Port)
 }
 
 // Trace says what would happen to each flow.

@@ -5,6 +5,7 @@ package agent
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -155,30 +156,24 @@ func backendRows(service model.Name, c *model.Compiled) []api.BackendRow {
 	return rows
 }
 
+// errNotFilled says that there are no maps yet, or only those of an agent of
+// another layout. Where a predecessor left maps that can be read, they are in
+// force and are what is shown.
+var errNotFilled = errors.New("the first lists are not in the kernel yet: `fairlead status` says what is waited for")
+
 // Kernel reads the pinned maps.
 func (a *Agent) Kernel(context.Context) (api.Kernel, error) {
+	// Asked first, for the fill may end at any time.
+	filled := a.reconciler.Stats.Filled.Load()
 	reader, err := datapath.OpenReader(a.cfg.PinPath)
+	if err != nil && !filled {
+		return api.Kernel{}, errNotFilled
+	}
 	if err != nil {
 		return api.Kernel{}, err
 	}
 	defer reader.Close()
 	return reader.Kernel()
-}
-
-// Desired reads the source afresh and compiles everything from scratch.
-func (a *Agent) Desired(ctx context.Context) ([]api.Frontend, error) {
-	objects, _, err := a.source.List(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read %s afresh: %w", a.source, err)
-	}
-	node, _ := a.node.current()
-	options := a.options()
-	rows := []api.Frontend{}
-	for _, c := range model.CompileAll(objects.Services, objects.Slices, &node, &options) {
-		rows = append(rows, api.Frontends(c.Service, &c.Compiled)...)
-	}
-	api.SortFrontends(rows)
-	return rows, nil
 }
 
 // Wait returns the version of the tables as soon as it differs from known.
