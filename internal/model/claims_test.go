@@ -23,6 +23,7 @@ func TestIgnored(t *testing.T) {
 		{"an empty proxy name is another proxy's (R1)", service(label("")), Options{}, `leaves it to the proxy ""`},
 		{"a Service labelled with our name is served (R1)", service(label("fairlead")), Options{}, ""},
 		{"the name of the proxy can be chosen (R1)", service(label("mine")), Options{ProxyName: "mine"}, ""},
+		{"a Service with the headless label has no frontends, though it has a clusterIP (R2)", service(func(s *Service) { s.Headless = true }), Options{}, "service.kubernetes.io/headless"},
 		{"a headless Service has no frontends (R2)", service(func(s *Service) { s.ClusterIPs = nil }), Options{}, "headless"},
 		{"an ExternalName Service has no frontends, even with a clusterIP (R2)", service(func(s *Service) { s.Type = ServiceExternalName }), Options{}, "ExternalName"},
 	} {

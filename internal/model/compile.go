@@ -46,6 +46,9 @@ func Ignored(svc *Service, opts *Options) string {
 	if svc.HasProxyName && svc.ProxyName != cmp.Or(opts.ProxyName, DefaultProxyName) {
 		return "label service.kubernetes.io/service-proxy-name leaves it to the proxy " + strconv.Quote(svc.ProxyName)
 	}
+	if svc.Headless {
+		return "label service.kubernetes.io/headless says that no proxy serves it"
+	}
 	if len(svc.ClusterIPs) == 0 {
 		return "the Service is headless, or has no clusterIP yet"
 	}

@@ -146,6 +146,7 @@ type Service struct {
 
 	ProxyName           string // label service.kubernetes.io/service-proxy-name (R1)
 	HasProxyName        bool   // the label is present, whatever its value
+	Headless            bool   // label service.kubernetes.io/headless is present (R2)
 	Type                ServiceType
 	ClusterIPs          []netip.Addr // empty for headless (R2)
 	ExternalIPs         []netip.Addr

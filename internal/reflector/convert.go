@@ -56,12 +56,14 @@ func (c *Converter) service(in *corev1.Service) (Event, []Problem) {
 	f.identity(&in.ObjectMeta, true, validation.IsDNS1123Label)
 	spec := &in.Spec
 	proxyName, hasProxyName := in.Labels[proxyNameLabel]
+	_, headless := in.Labels[corev1.IsHeadlessService]
 	out := &model.Service{
 		Name:              model.Name{Namespace: c.shared.string(in.Namespace), Name: in.Name},
 		ResourceVersion:   in.ResourceVersion,
 		CreationTimestamp: in.CreationTimestamp.UTC(),
 		ProxyName:         c.shared.string(proxyName),
 		HasProxyName:      hasProxyName,
+		Headless:          headless,
 
 		Type:                  serviceType(f, spec.Type),
 		ClusterIPs:            clusterIPs(f, spec),
