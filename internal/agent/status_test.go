@@ -3,33 +3,48 @@
 package agent
 
 import (
+	"errors"
 	"net/netip"
 	"slices"
 	"testing"
 
 	"github.com/fairlead-io/fairlead/internal/api"
+	"github.com/fairlead-io/fairlead/internal/datapath"
 	"github.com/fairlead-io/fairlead/internal/model"
 )
 
-func TestStatusTellsWhatTheNodeListensOn(t *testing.T) {
-	listener := func(at string, p model.Protocol) model.Listener {
-		return model.Listener{AddrPort: netip.MustParseAddrPort(at), Protocol: p}
+func TestStatusSaysWhyFrontendsAreNotWritten(t *testing.T) {
+	a := tracingAgent(t, datapath.SocketAll)
+	a.report(t, map[model.FrontendKey]error{
+		{Address: netip.MustParseAddr("10.96.0.1"), Port: 80, Protocol: model.TCP}: errors.New("no room in fairlead_frontends"),
+	})
+	var s api.Status
+	want := []string{"1 frontends could not be written (see `fairlead get frontends -o wide`), first 10.96.0.1:80/TCP of default/web: no room in fairlead_frontends"}
+	if got := a.addRows(&s, a.tables.Snapshot()); !slices.Equal(got, want) || s.Errors != 1 || s.Frontends != 1 || s.Services != 1 {
+		t.Errorf("got %q of %+v, want %q", got, s, want)
 	}
-	all := []model.Listener{
-		listener("[::]:22", model.TCP), listener("10.0.0.1:6443", model.TCP), listener("127.0.0.53:53", model.UDP),
-		listener("10.0.0.1:6443", model.TCP), // a second socket on the same port
+	a.report(t, nil)
+	s = api.Status{}
+	if got := a.addRows(&s, a.tables.Snapshot()); len(got) != 0 || s.Errors != 0 {
+		t.Errorf("healed, and yet %q", got)
 	}
-	texts := listeningOn(all)
-	if want := []string{"10.0.0.1:6443/TCP", "127.0.0.53:53/UDP", "[::]:22/TCP"}; !slices.Equal(texts, want) {
-		t.Errorf("got %q, want %q", texts, want)
-	}
-	for _, text := range texts {
-		at, protocol, err := api.ParseTarget(text)
-		if err != nil || !slices.Contains(all, model.Listener{AddrPort: at, Protocol: protocol}) {
-			t.Errorf("%q is read back as %v %v, %v", text, at, protocol, err)
-		}
-	}
-	if none := listeningOn(nil); none == nil || len(none) != 0 {
-		t.Errorf("a node that listens on nothing has %v, which must be an empty list", none)
+}
+
+func TestATroubleIsAFindingAndUnhealthy(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		troubles []string
+		healthy  bool
+	}{
+		{"without troubles all is well", nil, true},
+		{"each trouble is a sentence of its own", []string{"addresses cannot be read", "sockets cannot be read"}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := api.Status{Healthy: true, Synced: true, SocketPath: string(datapath.SocketOff)}
+			judge(&s, c.troubles)
+			if s.Healthy != c.healthy || !slices.Equal(s.Findings, c.troubles) {
+				t.Errorf("healthy: %v, findings %q; want %q", s.Healthy, s.Findings, c.troubles)
+			}
+		})
 	}
 }
