@@ -48,3 +48,23 @@ func TestATroubleIsAFindingAndUnhealthy(t *testing.T) {
 		})
 	}
 }
+
+func TestStatusTellsWhatTheNodeListensOn(t *testing.T) {
+	all := []model.Listener{
+		listener(model.TCP, "[::]:22"), listener(model.TCP, "10.0.0.1:6443"), listener(model.UDP, "127.0.0.53:53"),
+		listener(model.TCP, "10.0.0.1:6443"), // a second socket on the same port
+	}
+	texts := listeningOn(all)
+	if want := []string{"10.0.0.1:6443/TCP", "127.0.0.53:53/UDP", "[::]:22/TCP"}; !slices.Equal(texts, want) {
+		t.Errorf("got %q, want %q", texts, want)
+	}
+	for _, text := range texts {
+		at, protocol, err := api.ParseTarget(text)
+		if err != nil || !slices.Contains(all, model.Listener{AddrPort: at, Protocol: protocol}) {
+			t.Errorf("%q is read back as %v %v, %v", text, at, protocol, err)
+		}
+	}
+	if none := listeningOn(nil); none == nil || len(none) != 0 {
+		t.Errorf("a node that listens on nothing has %v, which must be an empty list", none)
+	}
+}
