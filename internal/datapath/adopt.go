@@ -86,20 +86,20 @@ func (d *Datapath) freeAllSets() {
 }
 
 // adoptOwners keeps the owners of the generation that is being replaced, so
-// that sockets and affinity entries go on to mean the same Service ports.
-func (d *Datapath) adoptOwners(previous *generation) error {
+// that sockets and affinity entries go on to mean the same Service ports. What
+// another layout says cannot be read; of that, only the counter is kept.
+func (d *Datapath) adoptOwners(previous *generation) {
 	d.current.meta.NextOwner = max(d.current.meta.NextOwner, previous.meta.NextOwner)
-	for id := range previous.sets {
-		owner := previous.sets[id].Owner
-		if owner == 0 {
-			continue
+	if previous.meta.Layout == LayoutVersion {
+		for id := range min(len(previous.sets), len(previous.names)) {
+			if owner := previous.sets[id].Owner; owner != 0 {
+				d.known.add(SetID(id), owner, &previous.names[id])
+				d.noteOwner(owner)
+			}
 		}
-		d.known.add(SetID(id), owner, &previous.names[id])
-		d.noteOwner(owner)
+		d.known.sets, d.known.lost = map[model.SetKey]SetID{}, nil
 	}
-	d.known.sets, d.known.lost = map[model.SetKey]SetID{}, nil
 	d.freeAllSets()
-	return nil
 }
 
 func (d *Datapath) noteOwner(owner uint32) {

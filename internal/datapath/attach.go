@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairlead-io/fairlead/internal/api"
+	"github.com/fairlead-io/fairlead/internal/model"
 )
 
 // hook is a program of the socket path and where it attaches.
@@ -65,16 +66,105 @@ func (d *Datapath) Attach() error {
 	if err := d.makeCurrent(); err != nil {
 		return err
 	}
+	if err := d.attachHooks(programs); err != nil {
+		return err
+	}
+	return d.dropReplaced()
+}
+
+// Lost says that the maps in force serve a frontend that those which Attach
+// puts in their place do not hold. What cannot be read is taken for served.
+func (d *Datapath) Lost(k model.FrontendKey) bool {
+	if d.replaced == nil || d.current.adopted || d.cfg.SocketMode == SocketOff {
+		return false
+	}
+	key := keyOf(k)
+	if _, ok := d.installed[key]; ok {
+		return false
+	}
+	served := d.replaced.maps[mapFrontends]
+	var f frontend
+	return served == nil || !errors.Is(served.Lookup(key, &f), ebpf.ErrKeyNotExist)
+}
+
+func (d *Datapath) attachHooks(programs *ebpf.Collection) error {
 	folder := filepath.Join(d.cfg.PinPath, linksFolder)
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return fmt.Errorf("create the folder of pinned links: %w", err)
 	}
+	attached := map[string]ebpf.ProgramID{}
 	for _, h := range hooks {
-		if err := d.attachHook(folder, h, programs.Programs[h.program]); err != nil {
+		program := programs.Programs[h.program]
+		if err := d.attachHook(folder, h, program); err != nil {
 			return fmt.Errorf("attach %s to %s: %w", h.program, d.cfg.Cgroup, err)
 		}
+		info, err := program.Info()
+		if err != nil {
+			return fmt.Errorf("ask for the id of %s: %w", h.program, err)
+		}
+		attached[h.name], _ = info.ID()
 	}
-	return d.dropReplaced()
+	d.attached = attached
+	return sweepLinks(folder)
+}
+
+// sweepLinks removes the links that an agent left which died in the midst of
+// attaching: everything that is not on a hook by its name.
+func sweepLinks(folder string) error {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return fmt.Errorf("list the pinned links: %w", err)
+	}
+	for _, e := range entries {
+		if slices.ContainsFunc(hooks[:], func(h hook) bool { return h.name == e.Name() }) {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(folder, e.Name())); err != nil {
+			return fmt.Errorf("remove a left-over link: %w", err)
+		}
+	}
+	return nil
+}
+
+// compareHooks attaches the programs again if one of them is not where Attach
+// put it.
+func (d *Datapath) compareHooks() (repaired int, err error) {
+	if d.attached == nil {
+		return 0, nil
+	}
+	var missing []string
+	for _, h := range hooks {
+		if !d.inForce(h) {
+			missing = append(missing, h.name)
+		}
+	}
+	if len(missing) == 0 {
+		return 0, nil
+	}
+	d.log.Warn("someone else took programs off their hooks, they are attached again", "hooks", missing)
+	programs, err := d.loadPrograms()
+	if err != nil {
+		return 0, err
+	}
+	defer programs.Close()
+	if err := d.attachHooks(programs); err != nil {
+		return 0, err
+	}
+	return len(missing), nil
+}
+
+func (d *Datapath) inForce(h hook) bool {
+	pinned, err := link.LoadPinnedLink(filepath.Join(d.cfg.PinPath, linksFolder, h.name), nil)
+	if err != nil {
+		return false
+	}
+	defer pinned.Close()
+	on, err := isOn(pinned, h, d.cfg.Cgroup)
+	if err != nil || !on {
+		return false
+	}
+	info, err := pinned.Info()
+	return err == nil && info.Program == d.attached[h.name]
 }
 
 func (d *Datapath) loadPrograms() (*ebpf.Collection, error) {
@@ -135,49 +225,50 @@ func haveMPTCP() error {
 func (d *Datapath) attachHook(folder string, h hook, program *ebpf.Program) error {
 	path := filepath.Join(folder, h.name)
 	pinned, err := link.LoadPinnedLink(path, nil)
-	if errors.Is(err, os.ErrNotExist) {
+	if err != nil {
+		// There is none, or what stands there is no link.
 		return attachNew(d.cfg.Cgroup, path, h, program)
 	}
-	if err != nil {
-		return fmt.Errorf("open the pinned link %s: %w", path, err)
-	}
 	defer pinned.Close()
-	same, err := isAttachedTo(pinned, d.cfg.Cgroup)
+	on, err := isOn(pinned, h, d.cfg.Cgroup)
 	if err != nil {
 		return err
 	}
-	if same {
-		if err := pinned.Update(program); err != nil {
-			return fmt.Errorf("replace the program of the pinned link %s: %w", path, err)
-		}
-		return nil
+	if !on {
+		return attachNew(d.cfg.Cgroup, path, h, program)
 	}
-	// The cgroup is another one, or was removed and made again: serve the new
-	// one before the old link goes with its pin.
-	if err := os.Rename(path, path+"-old"); err != nil {
-		return fmt.Errorf("set the link to another cgroup aside: %w", err)
+	if err := pinned.Update(program); err != nil {
+		return fmt.Errorf("replace the program of the pinned link %s: %w", path, err)
 	}
-	if err := attachNew(d.cfg.Cgroup, path, h, program); err != nil {
-		return err
-	}
-	return os.Remove(path + "-old")
+	return nil
 }
 
+// attachNew attaches a program and pins its link in the place of what was
+// pinned there, which serves until then: the link to another cgroup, or to one
+// that was removed and made again.
 func attachNew(cgroup, path string, h hook, program *ebpf.Program) error {
+	next := path + "-next"
+	if err := os.RemoveAll(next); err != nil {
+		return fmt.Errorf("remove a left-over link: %w", err)
+	}
 	l, err := link.AttachCgroup(link.CgroupOptions{Path: cgroup, Attach: h.attach, Program: program})
 	if err != nil {
 		return err
 	}
 	defer l.Close()
-	if err := l.Pin(path); err != nil {
-		return fmt.Errorf("pin the link at %s: %w", path, err)
+	if err := l.Pin(next); err != nil {
+		return fmt.Errorf("pin the link at %s: %w", next, err)
+	}
+	if err := os.Rename(next, path); err != nil {
+		return errors.Join(fmt.Errorf("put the new link in its place: %w", err), os.Remove(next))
 	}
 	return nil
 }
 
-// isAttachedTo compares a link's cgroup with a folder by the cgroup's id,
-// which is the folder's inode number. A link whose cgroup was removed has 0.
-func isAttachedTo(l link.Link, cgroup string) (bool, error) {
+// isOn compares a link's hook and cgroup with a hook and a folder. A cgroup's
+// id is its folder's inode number; a link that was detached, or whose cgroup
+// was removed, has 0.
+func isOn(l link.Link, h hook, cgroup string) (bool, error) {
 	info, err := l.Info()
 	if err != nil {
 		return false, fmt.Errorf("ask what a pinned link is attached to: %w", err)
@@ -187,78 +278,7 @@ func isAttachedTo(l link.Link, cgroup string) (bool, error) {
 		return false, fmt.Errorf("look at the cgroup %s: %w", cgroup, err)
 	}
 	c := info.Cgroup()
-	return c != nil && c.CgroupId == st.Ino, nil
-}
-
-// makeCurrent lets the current link name the maps that are now complete. It
-// comes before the programs change over: whoever restarts in between finds
-// maps that are whole, and gives the programs to them.
-func (d *Datapath) makeCurrent() error {
-	if d.current.adopted {
-		return nil
-	}
-	path := filepath.Join(d.cfg.PinPath, currentLink)
-	next := path + "-next"
-	if err := os.Remove(next); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("remove a left-over link: %w", err)
-	}
-	if err := os.Symlink(filepath.Base(generationFolder(d.cfg.PinPath, d.current.number)), next); err != nil {
-		return fmt.Errorf("name the current maps: %w", err)
-	}
-	if err := os.Rename(next, path); err != nil {
-		return fmt.Errorf("name the current maps: %w", err)
-	}
-	d.current.adopted = true
-	return nil
-}
-
-// dropReplaced unpins every generation but the current one.
-func (d *Datapath) dropReplaced() error {
-	if d.replaced != nil {
-		d.replaced.close()
-		d.replaced = nil
-	}
-	entries, err := os.ReadDir(d.cfg.PinPath)
-	if err != nil {
-		return fmt.Errorf("list the pin path: %w", err)
-	}
-	current := filepath.Base(generationFolder(d.cfg.PinPath, d.current.number))
-	for _, e := range entries {
-		if !e.IsDir() || e.Name() == current || e.Name() == linksFolder || !strings.HasPrefix(e.Name(), "g") {
-			continue
-		}
-		if err := os.RemoveAll(filepath.Join(d.cfg.PinPath, e.Name())); err != nil {
-			return fmt.Errorf("unpin the maps that were replaced: %w", err)
-		}
-	}
-	return nil
-}
-
-func removeLinks(pinPath string) error {
-	if err := os.RemoveAll(filepath.Join(pinPath, linksFolder)); err != nil {
-		return fmt.Errorf("remove the pinned links: %w", err)
-	}
-	return nil
-}
-
-// Cleanup detaches the programs and removes everything that is pinned, links
-// first. It fails with ErrHeld while an agent is the writer.
-func Cleanup(pinPath string) error {
-	if _, err := os.Stat(pinPath); errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
-	lock, err := lockPinPath(pinPath)
-	if err != nil {
-		return err
-	}
-	defer lock.Close()
-	if err := removeLinks(pinPath); err != nil {
-		return err
-	}
-	if err := os.RemoveAll(pinPath); err != nil {
-		return fmt.Errorf("remove the pinned maps: %w", err)
-	}
-	return nil
+	return c != nil && c.CgroupId == st.Ino && uint32(c.AttachType) == uint32(h.attach), nil
 }
 
 // Attachments lists the programs on the cgroup's socket hooks, ours and those

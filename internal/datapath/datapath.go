@@ -5,10 +5,8 @@ package datapath
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -85,6 +83,8 @@ type Datapath struct {
 	// strays are hash elements that make no sense; Prune deletes them. None is
 	// in installed.
 	strays map[frontendKey]struct{}
+	// attached is the program on each hook; nil until Attach went well.
+	attached map[string]ebpf.ProgramID
 
 	mu       sync.Mutex // guards what publishing and reclaiming share
 	room     *extents
@@ -142,11 +142,7 @@ func Open(cfg Config, log *slog.Logger) (*Datapath, error) {
 		stopped:   make(chan struct{}),
 	}
 	if err := d.open(); err != nil {
-		if d.current != nil {
-			d.current.close()
-		}
-		lock.Close()
-		return nil, err
+		return nil, errors.Join(err, d.release())
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	d.stop = cancel
@@ -176,6 +172,7 @@ func (d *Datapath) open() error {
 		}
 		d.log.Info("new maps are filled beside the pinned ones", "because", reason)
 	}
+	d.replaced = pinned
 	number := 1
 	if pinned != nil {
 		number = pinned.number + 1
@@ -183,7 +180,6 @@ func (d *Datapath) open() error {
 	if d.current, err = createGeneration(d.cfg.PinPath, number, specs, pinned); err != nil {
 		return err
 	}
-	d.replaced = pinned
 	return d.adopt()
 }
 
@@ -193,7 +189,8 @@ func (d *Datapath) adopt() error {
 	d.shadows = make([]shadow, len(d.current.sets))
 	d.sign()
 	if d.replaced != nil {
-		return d.adoptOwners(d.replaced)
+		d.adoptOwners(d.replaced)
+		return nil
 	}
 	if !d.current.adopted {
 		d.freeAllSets()
@@ -222,65 +219,18 @@ func (d *Datapath) sign() {
 func (d *Datapath) Close() error {
 	d.stop()
 	<-d.stopped
-	d.current.close()
-	if d.replaced != nil {
-		d.replaced.close()
+	return d.release()
+}
+
+// release closes what is open, of which a failed start has only some.
+func (d *Datapath) release() error {
+	for _, g := range []*generation{d.current, d.replaced} {
+		if g != nil {
+			g.close()
+		}
 	}
-	d.barrier.close()
+	if d.barrier != nil {
+		d.barrier.close()
+	}
 	return d.lock.Close()
-}
-
-// lockPinPath creates the folder, makes sure that it is on a bpffs, and takes
-// the lock that makes its holder the one writer.
-func lockPinPath(path string) (*os.File, error) {
-	if err := checkBPFFS(path); err != nil {
-		return nil, err
-	}
-	if err := os.MkdirAll(path, 0o700); err != nil {
-		return nil, fmt.Errorf("create the pin path: %w", err)
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("open the pin path: %w", err)
-	}
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		f.Close()
-		return nil, fmt.Errorf("%w on %s: %s", ErrHeld, path, writerOf(path))
-	}
-	if err != nil {
-		f.Close()
-		return nil, fmt.Errorf("lock the pin path %s: %w", path, err)
-	}
-	return f, nil
-}
-
-// writerOf names the writer that signed the current maps.
-func writerOf(path string) string {
-	g, err := openGeneration(path, unix.PROT_READ)
-	if err != nil || g == nil {
-		return "it has not written its name yet"
-	}
-	defer g.close()
-	return fmt.Sprintf("process %d, since %s", g.meta.PID, time.Unix(int64(g.meta.Started), 0).UTC().Format(time.RFC3339))
-}
-
-// checkBPFFS looks at the nearest folder that exists.
-func checkBPFFS(path string) error {
-	var st unix.Statfs_t
-	dir := path
-	for {
-		err := unix.Statfs(dir, &st)
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, unix.ENOENT) || dir == filepath.Dir(dir) {
-			return fmt.Errorf("look at the file system of %s: %w", dir, err)
-		}
-		dir = filepath.Dir(dir)
-	}
-	if uint32(st.Type) != unix.BPF_FS_MAGIC {
-		return fmt.Errorf("the pin path %s is not on a bpffs: mount one (mount -t bpf bpf /sys/fs/bpf) or name another with --pin-path", path)
-	}
-	return nil
 }

@@ -10,78 +10,107 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// writes are elements to be written.
+type writes struct {
+	keys []frontendKey
+	want []installed
+	// fail is told which of them could not be, and why.
+	fail func(i int, err error)
+}
+
+func (w *writes) add(k frontendKey, want installed) {
+	w.keys, w.want = append(w.keys, k), append(w.want, want)
+}
+
 // InsertFrontends makes each frontend point to its set; one that does already
 // is left alone. The result has an error per frontend, or is nil if all went
-// well. Sets must have been published before.
+// well. Sets must have been published before, and no address stands among the
+// frontends twice.
 func (d *Datapath) InsertFrontends(frontends []Frontend) []error {
 	defer func() { d.frontendCount.Store(int64(len(d.installed))) }()
 	var errs []error
-	fail := func(i int, err error) {
-		if errs == nil {
-			errs = make([]error, len(frontends))
+	failAt := func(index *[]int) func(int, error) {
+		return func(i int, err error) {
+			if errs == nil {
+				errs = make([]error, len(frontends))
+			}
+			errs[(*index)[i]] = err
 		}
-		errs[i] = err
 	}
-	var born []frontendKey
-	var want []installed
-	var index []int
+	var bornAt, takenAt []int
+	born, taken := writes{fail: failAt(&bornAt)}, writes{fail: failAt(&takenAt)}
 	for i, f := range frontends {
 		k, wanted := keyOf(f.Key), installed{f.Set, true}
 		have, ok := d.installed[k]
-		if ok && have.set == f.Set {
+		_, stray := d.strays[k]
+		switch {
+		case ok && have.set == f.Set:
 			d.installed[k] = wanted
-			continue
-		}
-		if _, stray := d.strays[k]; !ok && !stray {
-			born, want, index = append(born, k), append(want, wanted), append(index, i)
-			continue
-		}
-		if err := d.replace(k, wanted); err != nil {
-			fail(i, err)
+		case ok || stray:
+			taken.add(k, wanted)
+			takenAt = append(takenAt, i)
+		default:
+			born.add(k, wanted)
+			bornAt = append(bornAt, i)
 		}
 	}
-	d.insert(born, want, func(i int, err error) { fail(index[i], err) })
+	d.replace(taken)
+	d.insert(born)
 	return errs
 }
 
 // insert writes elements that the hash does not have yet.
-func (d *Datapath) insert(keys []frontendKey, want []installed, fail func(int, error)) {
-	values := make([]frontend, len(keys))
-	for i, k := range keys {
-		values[i] = d.value(k, want[i].set)
+func (d *Datapath) insert(w writes) {
+	values := make([]frontend, len(w.keys))
+	for i, k := range w.keys {
+		values[i] = d.value(k, w.want[i].set)
 	}
-	for done := 0; done < len(keys); {
-		n, err := d.current.maps[mapFrontends].BatchUpdate(keys[done:], values[done:], nil)
+	for done := 0; done < len(w.keys); {
+		n, err := d.current.maps[mapFrontends].BatchUpdate(w.keys[done:], values[done:], nil)
+		n = processed(n, len(w.keys)-done, err)
 		for i := done; i < done+n; i++ {
-			d.installed[keys[i]] = want[i]
+			d.installed[w.keys[i]] = w.want[i]
 		}
 		done += n
-		if err == nil && n > 0 {
-			continue
+		if err != nil {
+			w.fail(done, d.writeError(w.keys[done], err))
+			done++
 		}
-		if done == len(keys) {
-			return
-		}
-		fail(done, d.writeError(keys[done], err))
-		done++
 	}
 }
 
-// replace writes over an element: an address changes hands between Services,
-// or someone else wrote to the map. A program may be looking at the old
-// element, whose memory the kernel uses for the next one that is written, or
-// may just have missed both; it looks again then (look_twice in bpf/select.h).
-// So the next write waits until no such program runs any more.
-func (d *Datapath) replace(k frontendKey, want installed) error {
-	if err := d.current.maps[mapFrontends].Put(k, d.value(k, want.set)); err != nil {
-		return d.writeError(k, err)
+// processed is how many elements of a batch the kernel has dealt with. It does
+// not touch the number it was given where it refuses the whole batch.
+func processed(n, all int, err error) int {
+	if err != nil && n >= all {
+		return 0
 	}
-	d.installed[k] = want
-	delete(d.strays, k)
-	if !d.current.adopted {
-		return nil // no program reads these maps yet
+	return n
+}
+
+// replace writes over elements: addresses change hands between Services, or
+// someone else wrote to the map. A program may be looking at an old element,
+// whose memory the kernel uses for the next one that is written, or may just
+// have missed both; it looks again then (look_twice in bpf/select.h), and
+// finds the new one. That is sure as long as no element is replaced a second
+// time while such a program runs: one wait at the end is enough for all.
+func (d *Datapath) replace(w writes) {
+	for i, k := range w.keys {
+		if err := d.current.maps[mapFrontends].Put(k, d.value(k, w.want[i].set)); err != nil {
+			w.fail(i, d.writeError(k, err))
+			continue
+		}
+		d.installed[k] = w.want[i]
+		delete(d.strays, k)
 	}
-	return d.barrier.wait()
+	if len(w.keys) == 0 || !d.current.adopted {
+		return // no program reads maps that are not in force yet
+	}
+	if err := d.barrier.wait(); err != nil {
+		for i := range w.keys {
+			w.fail(i, err)
+		}
+	}
 }
 
 func (d *Datapath) value(k frontendKey, set SetID) frontend {
@@ -109,15 +138,13 @@ func (d *Datapath) deleteKeys(keys []frontendKey) error {
 	defer func() { d.frontendCount.Store(int64(len(d.installed))) }()
 	for done := 0; done < len(keys); {
 		n, err := d.current.maps[mapFrontends].BatchDelete(keys[done:], nil)
+		n = processed(n, len(keys)-done, err)
 		for _, k := range keys[done : done+n] {
 			d.forget(k)
 		}
 		done += n
-		if err == nil && n > 0 {
+		if err == nil {
 			continue
-		}
-		if done == len(keys) {
-			break
 		}
 		if err := ignoreMissing(err); err != nil {
 			return fmt.Errorf("delete frontend %s: %w", keys[done], err)
@@ -168,48 +195,6 @@ func (d *Datapath) Prune() (deleted int, err error) {
 		}
 	}
 	return len(unwanted), nil
-}
-
-// CompareFrontends reads the whole hash and repairs what someone else changed:
-// elements deleted, added or rewritten. It returns how many there were.
-func (d *Datapath) CompareFrontends() (repaired int, err error) {
-	seen := make(map[frontendKey]struct{}, len(d.installed))
-	var wrong, foreign []frontendKey
-	err = readFrontends(d.current.maps[mapFrontends], func(k frontendKey, f frontend) {
-		have, ok := d.installed[k]
-		if !ok {
-			foreign = append(foreign, k)
-			return
-		}
-		seen[k] = struct{}{}
-		if f != d.value(k, have.set) {
-			wrong = append(wrong, k)
-		}
-	})
-	if err != nil {
-		return 0, err
-	}
-	// What does not belong goes first: it may be what fills the map.
-	if err := d.deleteKeys(foreign); err != nil {
-		return 0, err
-	}
-	repaired = len(foreign)
-	for _, k := range wrong {
-		if err := d.replace(k, d.installed[k]); err != nil {
-			return repaired, err
-		}
-		repaired++
-	}
-	var missing []frontendKey
-	var want []installed
-	for k, have := range d.installed {
-		if _, ok := seen[k]; !ok {
-			missing, want = append(missing, k), append(want, have)
-		}
-	}
-	repaired += len(missing)
-	d.insert(missing, want, func(_ int, failed error) { err, repaired = failed, repaired-1 })
-	return repaired, err
 }
 
 // readFrontends calls f for every element. An element that appears or goes in

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"unsafe"
 
@@ -70,18 +69,12 @@ const (
 	mapMeta      = "fairlead_meta"  // one element, meta
 )
 
-// Within the pin path: g1, g2 … hold a generation of maps each, current is a
-// symbolic link to the one in force, links holds the cgroup links.
-const (
-	currentLink = "current"
-	linksFolder = "links"
-)
-
 // generation is one set of maps that belong together.
 type generation struct {
-	number  int
-	maps    map[string]*ebpf.Map
-	adopted bool // was pinned before, by this agent's predecessor
+	number    int
+	maps      map[string]*ebpf.Map
+	adopted   bool            // in force: left by a predecessor, or since Attach
+	inherited map[string]bool // of a new generation: the map is the previous one's
 
 	sets     []setEntry
 	slots    []slot
@@ -128,9 +121,9 @@ func pinnedMaps(spec *ebpf.CollectionSpec) map[string]*ebpf.MapSpec {
 }
 
 // createGeneration makes and pins new maps. Maps of the previous generation
-// that have the right shape and hold the state of sockets go on in the new
-// one, so that open connections keep their peers and clients their affinity.
-func createGeneration(pinPath string, number int, specs map[string]*ebpf.MapSpec, previous *generation) (g *generation, err error) {
+// that have the right layout and shape and hold the state of sockets go on in
+// the new one: open connections keep their peers and clients their affinity.
+func createGeneration(pinPath string, number int, specs map[string]*ebpf.MapSpec, previous *generation) (_ *generation, err error) {
 	folder := generationFolder(pinPath, number)
 	if err := os.RemoveAll(folder); err != nil {
 		return nil, fmt.Errorf("remove the unfinished maps in %s: %w", folder, err)
@@ -138,7 +131,7 @@ func createGeneration(pinPath string, number int, specs map[string]*ebpf.MapSpec
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, fmt.Errorf("create the folder of new maps: %w", err)
 	}
-	g = &generation{number: number, maps: map[string]*ebpf.Map{}}
+	g := &generation{number: number, maps: map[string]*ebpf.Map{}, inherited: map[string]bool{}}
 	defer func() {
 		if err != nil {
 			g.close()
@@ -150,6 +143,7 @@ func createGeneration(pinPath string, number int, specs map[string]*ebpf.MapSpec
 		if err != nil {
 			return nil, err
 		}
+		g.inherited[name] = m != nil
 		if m == nil {
 			m, err = ebpf.NewMap(spec)
 			if err != nil {
@@ -169,14 +163,15 @@ func createGeneration(pinPath string, number int, specs map[string]*ebpf.MapSpec
 }
 
 // inherit returns the previous generation's map if it holds the state of
-// sockets or clients and still has the shape that the spec asks for.
+// sockets or clients, and still means what the spec says and has its shape.
 func inherit(previous *generation, name string, spec *ebpf.MapSpec) (*ebpf.Map, error) {
 	switch name {
-	case mapPeers, mapUDP, mapAffinity, mapCounters, mapRefused:
+	case mapPeers, mapUDP, mapAffinity, mapRefused:
 	default:
 		return nil, nil
 	}
-	if previous == nil || previous.maps[name] == nil || spec.Compatible(previous.maps[name]) != nil {
+	if previous == nil || previous.meta.Layout != LayoutVersion ||
+		previous.maps[name] == nil || spec.Compatible(previous.maps[name]) != nil {
 		return nil, nil
 	}
 	m, err := previous.maps[name].Clone()
@@ -185,6 +180,9 @@ func inherit(previous *generation, name string, spec *ebpf.MapSpec) (*ebpf.Map, 
 	}
 	return m, nil
 }
+
+// remedy is what helps where pins are broken that somebody else touched.
+const remedy = "end the agent, run `fairlead cleanup`, and start the agent again"
 
 // openGeneration opens what the current link names; nil if there is none. The
 // kernel maps no array through a read-only descriptor, so that a reader is one
@@ -195,17 +193,17 @@ func openGeneration(pinPath string, protection int) (*generation, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read which maps are current: %w", err)
+		return nil, fmt.Errorf("read which maps are current: %w: %s", err, remedy)
 	}
-	number, err := strconv.Atoi(strings.TrimPrefix(target, "g"))
-	if err != nil {
-		return nil, fmt.Errorf("%s names %q, which is no generation of maps", filepath.Join(pinPath, currentLink), target)
+	number, ok := generationNumber(target)
+	if !ok {
+		return nil, fmt.Errorf("%s names %q, which is no generation of maps: %s", filepath.Join(pinPath, currentLink), target, remedy)
 	}
 	g := &generation{number: number, maps: map[string]*ebpf.Map{}, adopted: true}
 	folder := generationFolder(pinPath, number)
 	entries, err := os.ReadDir(folder)
 	if err != nil {
-		return nil, fmt.Errorf("list the pinned maps: %w", err)
+		return nil, fmt.Errorf("list the pinned maps: %w: %s", err, remedy)
 	}
 	for _, e := range entries {
 		m, err := ebpf.LoadPinnedMap(filepath.Join(folder, e.Name()), nil)
@@ -225,10 +223,6 @@ func openGeneration(pinPath string, protection int) (*generation, error) {
 		return nil, err
 	}
 	return g, nil
-}
-
-func generationFolder(pinPath string, number int) string {
-	return filepath.Join(pinPath, "g"+strconv.Itoa(number))
 }
 
 // fits says whether the generation can serve as it is: nil, or why not.
@@ -291,7 +285,7 @@ func (g *generation) mmapArrays(protection int) error {
 func mapSlice[T any](g *generation, name string, protection int) ([]T, error) {
 	m := g.maps[name]
 	if m == nil {
-		return nil, fmt.Errorf("the map %s is not pinned", name)
+		return nil, fmt.Errorf("the map %s is not pinned: %s", name, remedy)
 	}
 	var zero T
 	size := int(unsafe.Sizeof(zero))

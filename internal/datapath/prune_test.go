@@ -10,15 +10,7 @@ func TestPruneThatFailedIsTakenUpWhereItWas(t *testing.T) {
 	r.attach()
 	r.reopen()
 
-	ranges := r.current.maps[mapRanges]
-	broken, err := ranges.Clone()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := broken.Close(); err != nil {
-		t.Fatal(err)
-	}
-	r.current.maps[mapRanges] = broken
+	ranges := r.breakMap(mapRanges)
 	if _, err := r.Prune(); err == nil {
 		t.Error("no error although source ranges cannot be deleted")
 	}

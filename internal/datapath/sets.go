@@ -65,19 +65,27 @@ func (d *Datapath) Served(id SetID) bool {
 	return served
 }
 
-// Publish makes the set in the kernel equal to s by one store, or does nothing
-// if it is already. On error what was published before stays in force, but
+// Publish makes the set in the kernel, and its name, equal to s by one store,
+// or does nothing if it is already. On error what was published before stays in force, but
 // for source ranges: those that fit are in force, and no others.
 func (d *Datapath) Publish(id SetID, s *model.Set) (changed bool, err error) {
 	if len(s.Backends) > MaxBackendsPerSet || len(s.Draining) > MaxBackendsPerSet {
 		return false, fmt.Errorf("publish backend set %s: %d backends and %d draining ones are more than %d", s.Key, len(s.Backends), len(s.Draining), MaxBackendsPerSet)
 	}
 	owner := d.shadows[id].owner
+	n, err := nameOf(s.Key, owner)
+	if err != nil {
+		return false, fmt.Errorf("name the backend set %s: %w", s.Key, err)
+	}
+	if d.current.names[id] != n {
+		d.current.names[id] = n
+		changed = true
+	}
 	rangesErr := d.addRanges(owner, s.SourceRanges)
 	flags := flagsOf(s)
 	if !d.holds(id, s, flags) {
 		if err := d.store(id, s, flags); err != nil {
-			return false, err
+			return changed, err
 		}
 		changed = true
 	}
@@ -187,11 +195,16 @@ func (d *Datapath) writeExtent(sh shadow, s *model.Set, generation uint32) {
 	}
 }
 
-// ReleaseSet gives a set back. No frontend may point to it any more. The last
-// set of an owner takes the owner's source ranges with it.
+// ReleaseSet gives a set back; one that is free is left alone. No frontend may
+// point to it any more. The last set of an owner takes the owner's source
+// ranges with it.
 func (d *Datapath) ReleaseSet(id SetID) error {
 	d.mu.Lock()
 	sh := d.shadows[id]
+	if sh.owner == 0 {
+		d.mu.Unlock()
+		return nil
+	}
 	d.shadows[id] = shadow{}
 	entry := &d.current.sets[id]
 	atomic.StoreUint32(&entry.Owner, 0)
@@ -216,13 +229,20 @@ func (d *Datapath) addRanges(owner uint32, ranges []netip.Prefix) error {
 		if _, ok := d.ranges[owner][k]; ok {
 			continue
 		}
-		if err := d.current.maps[mapRanges].Put(k, uint32(1)); err != nil {
-			return fmt.Errorf("write source range %s: %w", p, mapFull(err, mapRanges, d.cfg.Sizes.Ranges, "--max-source-ranges"))
+		if err := d.putRange(k); err != nil {
+			return err
 		}
 		if d.ranges[owner] == nil {
 			d.ranges[owner] = map[rangeKey]struct{}{}
 		}
 		d.ranges[owner][k] = struct{}{}
+	}
+	return nil
+}
+
+func (d *Datapath) putRange(k rangeKey) error {
+	if err := d.current.maps[mapRanges].Put(k, uint32(1)); err != nil {
+		return fmt.Errorf("write source range %s: %w", k.prefix(), mapFull(err, mapRanges, d.cfg.Sizes.Ranges, "--max-source-ranges"))
 	}
 	return nil
 }

@@ -86,6 +86,36 @@ func sumCounter(m *ebpf.Map, which uint32) (uint64, error) {
 	return sum, nil
 }
 
+// carryCounters lets the counters of new maps go on from those they replace. A
+// count of what was created in a map goes with the map: it would make a new one
+// look as if it had evicted all of it.
+func (d *Datapath) carryCounters() error {
+	if d.replaced == nil || d.replaced.meta.Layout != LayoutVersion {
+		return nil
+	}
+	from := d.replaced.maps[mapCounters]
+	if from == nil || d.spec.Maps[mapCounters].Compatible(from) != nil {
+		return nil
+	}
+	for counter, carried := range map[uint32]bool{
+		counterEventsLost:      true,
+		counterAffinityCreated: d.current.inherited[mapAffinity],
+		counterUDPCreated:      d.current.inherited[mapUDP],
+	} {
+		if !carried {
+			continue
+		}
+		var perCPU []uint64
+		if err := from.Lookup(counter, &perCPU); err != nil {
+			return fmt.Errorf("read counter %d of the maps that are replaced: %w", counter, err)
+		}
+		if err := d.current.maps[mapCounters].Put(counter, perCPU); err != nil {
+			return fmt.Errorf("carry counter %d over: %w", counter, err)
+		}
+	}
+	return nil
+}
+
 // EventsLost counts refusals that found the ring buffer full.
 func (d *Datapath) EventsLost() (uint64, error) {
 	return sumCounter(d.current.maps[mapCounters], counterEventsLost)

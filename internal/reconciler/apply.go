@@ -25,7 +25,7 @@ type batch struct {
 	deletes []datapath.Frontend
 	release []datapath.SetID
 
-	failed map[model.Name]map[model.FrontendKey]error
+	failed map[model.Name]faults
 }
 
 // origin is the Service, and the place among its frontends, of an insert.
@@ -36,7 +36,7 @@ type origin struct {
 
 func (b *batch) fail(name model.Name, k model.FrontendKey, err error) {
 	if b.failed[name] == nil {
-		b.failed[name] = map[model.FrontendKey]error{}
+		b.failed[name] = faults{}
 	}
 	b.failed[name][k] = err
 }
@@ -48,7 +48,7 @@ func (r *Reconciler) apply(changes []tables.Change) {
 		services: make([]model.Name, 0, len(changes)),
 		inserts:  make([]datapath.Frontend, 0, len(changes)),
 		origins:  make([]origin, 0, len(changes)),
-		failed:   map[model.Name]map[model.FrontendKey]error{},
+		failed:   map[model.Name]faults{},
 	}
 	late := r.deletes
 	r.deletes, r.release = nil, nil
@@ -271,9 +271,7 @@ func (r *Reconciler) remove(b *batch) {
 }
 
 func (r *Reconciler) report(b *batch) {
-	for name := range b.failed {
-		r.failed[name] = struct{}{}
-	}
+	maps.Copy(r.failed, b.failed)
 	if len(b.failed) > 0 {
 		name := slices.MinFunc(slices.Collect(maps.Keys(b.failed)), model.Name.Compare)
 		r.cfg.Log.Error("not everything could be written to the kernel, will try again",
@@ -286,7 +284,7 @@ func (r *Reconciler) report(b *batch) {
 
 // first is the error of the first frontend, so that the same fault is always
 // told the same way.
-func first(errs map[model.FrontendKey]error) error {
+func first(errs faults) error {
 	k := slices.MinFunc(slices.Collect(maps.Keys(errs)), model.FrontendKey.Compare)
 	return fmt.Errorf("frontend %s: %w", k, errs[k])
 }

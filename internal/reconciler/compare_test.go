@@ -42,7 +42,7 @@ func TestCompare(t *testing.T) {
 	t.Run("repairs the sets though the frontends cannot be read", func(t *testing.T) {
 		w := begin(t)
 		want := w.text()
-		w.fails("CompareFrontends")
+		w.fails("Compare")
 		for _, s := range w.sets {
 			s.content.Backends = nil
 		}
@@ -74,7 +74,7 @@ func TestCompare(t *testing.T) {
 		w.reconciler.Step()
 		w.fault, w.calls = nil, nil
 		w.reconciler.Compare()
-		expect(t, "calls", w.calls, "CompareFrontends", "Publish")
+		expect(t, "calls", w.calls, "Compare", "Publish")
 	})
 	t.Run("runs at intervals", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestCompare(t *testing.T) {
 			pass(3*time.Minute + time.Second)
 			compared := 0
 			for _, c := range w.calls {
-				if c == "CompareFrontends" {
+				if c == "Compare" {
 					compared++
 				}
 			}

@@ -60,7 +60,9 @@ type kernel struct {
 	leftSets map[model.SetKey]datapath.SetID
 	// served are those of its sets that frontends point to.
 	served map[datapath.SetID]bool
-	freed  chan struct{}
+	// old are the frontends of maps in force that these are to take over from.
+	old   map[model.FrontendKey]bool
+	freed chan struct{}
 }
 
 type kernelSet struct {
@@ -329,9 +331,9 @@ func (k *kernel) Prune() (deleted int, err error) {
 	return deleted, nil
 }
 
-func (k *kernel) CompareFrontends() (repaired int, err error) {
+func (k *kernel) Compare() (repaired int, err error) {
 	defer k.end()
-	if err := k.begin("CompareFrontends"); err != nil {
+	if err := k.begin("Compare"); err != nil {
 		return 0, err
 	}
 	for key, id := range k.installed {
@@ -346,6 +348,15 @@ func (k *kernel) CompareFrontends() (repaired int, err error) {
 	}
 	k.elements = maps.Clone(k.installed)
 	return repaired, nil
+}
+
+// Lost is true of the frontends in old that were not written.
+func (k *kernel) Lost(key model.FrontendKey) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	key = inKernel(key)
+	_, there := k.installed[key]
+	return k.old[key] && !there
 }
 
 func (k *kernel) Reclaimed() <-chan struct{} { return k.freed }

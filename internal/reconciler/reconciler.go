@@ -40,7 +40,11 @@ type Datapath interface {
 	DeleteFrontends([]datapath.Frontend) error
 	// Prune removes what a predecessor left and nobody asked for since.
 	Prune() (deleted int, err error)
-	CompareFrontends() (repaired int, err error)
+	// Compare repairs what someone else did to everything but sets.
+	Compare() (repaired int, err error)
+	// Lost says that the maps in force serve a frontend that those which take
+	// over when the programs are attached do not hold.
+	Lost(model.FrontendKey) bool
 	// Reclaimed signals that room was freed.
 	Reclaimed() <-chan struct{}
 }
@@ -78,14 +82,17 @@ type Reconciler struct {
 	Stats   Stats
 
 	written  map[model.Name]*written
-	failed   map[model.Name]struct{} // to be tried again
-	deletes  []datapath.Frontend     // so are these
-	release  []datapath.SetID        // and these, after them
+	failed   map[model.Name]faults // to be tried again
+	deletes  []datapath.Frontend   // so are these
+	release  []datapath.SetID      // and these, after them
 	retry    time.Duration
 	complete bool // everything of the first lists was tried
 	pruned   bool
 	revision uint64
 }
+
+// faults are the errors of a Service's frontends.
+type faults = map[model.FrontendKey]error
 
 // written is what the kernel holds of a Service.
 type written struct {
@@ -113,7 +120,7 @@ func New(cfg Config) (*Reconciler, error) {
 	return &Reconciler{
 		cfg: cfg, changes: changes,
 		written: map[model.Name]*written{},
-		failed:  map[model.Name]struct{}{},
+		failed:  map[model.Name]faults{},
 		retry:   firstRetry,
 	}, nil
 }
@@ -208,11 +215,28 @@ func (r *Reconciler) finish() {
 		}
 		r.pruned = true
 	}
+	if err := r.lost(); err != nil {
+		r.cfg.Log.Error("the new maps do not hold what the old ones serve; those stay in force, unchanged, until they do", "error", err, "in", r.retry)
+		return
+	}
 	if err := r.cfg.Filled(); err != nil {
 		r.cfg.Log.Error("the programs could not be attached, will try again", "error", err, "in", r.retry)
 		return
 	}
 	r.Stats.Filled.Store(true)
+}
+
+// lost is why a frontend that is served now would not be any more once the
+// programs are attached to new maps; nil if there is none.
+func (r *Reconciler) lost() error {
+	for _, name := range slices.SortedFunc(maps.Keys(r.failed), model.Name.Compare) {
+		for _, k := range slices.SortedFunc(maps.Keys(r.failed[name]), model.FrontendKey.Compare) {
+			if r.cfg.Datapath.Lost(k) {
+				return fmt.Errorf("frontend %s of %s: %w", k, name, r.failed[name][k])
+			}
+		}
+	}
+	return nil
 }
 
 // tryAgain takes up what is unfinished. Services are written by name: where
@@ -232,9 +256,9 @@ func (r *Reconciler) tryAgain() {
 
 // Compare looks at everything the kernel holds and repairs what differs.
 func (r *Reconciler) Compare() {
-	repaired, err := r.cfg.Datapath.CompareFrontends()
+	repaired, err := r.cfg.Datapath.Compare()
 	if err != nil {
-		r.cfg.Log.Error("the frontends in the kernel could not be compared", "error", err)
+		r.cfg.Log.Error("not everything in the kernel could be compared and repaired", "error", err)
 	}
 	for name, w := range r.written {
 		if _, failed := r.failed[name]; failed {
@@ -243,7 +267,7 @@ func (r *Reconciler) Compare() {
 		n, err := r.compareSets(w)
 		repaired += n
 		if err != nil {
-			r.failed[name] = struct{}{}
+			r.failed[name] = faults{}
 			r.cfg.Log.Error("a backend set could not be repaired, will try again", "service", name, "error", err)
 		}
 	}

@@ -116,8 +116,8 @@ static __always_inline bool serves_node_ports(const struct selection *s)
 /* The kernel replaces an element by linking the new one in at the head of its
  * bucket before it takes the old one out. A look-up that has passed the head
  * but not yet the old one finds neither. A second look finds the new one, and
- * is sure: the writer replaces no other element before every program that was
- * running has ended (replace in frontends.go). */
+ * is sure: the writer does not replace that one in turn before every program
+ * that was running has ended (replace in frontends.go). */
 static __always_inline const struct frontend *look_twice(const struct frontend_key *key)
 {
 	const struct frontend *f = bpf_map_lookup_elem(&fairlead_frontends, key);
