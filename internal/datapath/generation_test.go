@@ -14,6 +14,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/fairlead-io/fairlead/internal/api"
+	"github.com/fairlead-io/fairlead/internal/model"
 	"github.com/fairlead-io/fairlead/test/lab"
 )
 
@@ -189,6 +190,40 @@ func TestAWriterThatDiesBeforeAttachLeavesTheOldMapsInForce(t *testing.T) {
 	r.expectEntries(want...)
 	if r.hasGeneration("g2") {
 		t.Error("the unfinished maps are still pinned")
+	}
+}
+
+func TestLostIsWhatTheOldMapsServeAndTheNewOnesDoNot(t *testing.T) {
+	r := newRig(t, smallSizes())
+	r.apply(threeServices...)
+	r.attach()
+	key := func(address string) model.FrontendKey { return at(address, 0).Key }
+	all := func() (lost string) {
+		for _, a := range []string{"10.96.0.0:80", "10.96.0.1:80", "10.96.0.2:80", "10.96.9.9:80"} {
+			if r.Lost(key(a)) {
+				lost += " " + a
+			}
+		}
+		return strings.TrimSpace(lost)
+	}
+	if lost := all(); lost != "" {
+		t.Errorf("lost by maps that stay are %q", lost)
+	}
+	r.cfg.Sizes.Frontends, r.cfg.SocketMode, r.cfg.Cgroup = 4, SocketAll, lab.NewCgroup(t).Path()
+	r.reopen()
+	r.apply(threeServices[:2]...)
+	if lost := all(); lost != "10.96.0.2:80" {
+		t.Errorf("lost are %q, want the one that was served and is not written", lost)
+	}
+	served := r.replaced.maps[mapFrontends]
+	r.replaced.maps[mapFrontends] = nil
+	if !r.Lost(key("10.96.0.2:80")) {
+		t.Error("what cannot be read is taken for not served")
+	}
+	r.replaced.maps[mapFrontends] = served
+	r.attach()
+	if lost := all(); lost != "" {
+		t.Errorf("lost by maps that have taken over are %q", lost)
 	}
 }
 

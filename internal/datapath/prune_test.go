@@ -23,3 +23,17 @@ func TestPruneThatFailedIsTakenUpWhereItWas(t *testing.T) {
 		t.Errorf("%d source ranges are left", n)
 	}
 }
+
+func TestASetThatIsReleasedTwiceIsFreeOnce(t *testing.T) {
+	r := newRig(t, smallSizes())
+	r.attach()
+	id := r.published("web")
+	r.release(id)
+	r.release(id)
+	r.reclaimAll(uint64(smallSizes().Backends-1), int(smallSizes().Sets))
+	r.release(id)
+	r.reclaimAll(uint64(smallSizes().Backends-1), int(smallSizes().Sets))
+	if api, web := r.published("api"), r.published("web"); api == web {
+		t.Errorf("two Services have set %d", api)
+	}
+}

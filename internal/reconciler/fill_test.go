@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -107,21 +109,28 @@ func list(writer *tables.Writer) {
 // closes filled when the first lists are in force.
 func follow(t *testing.T, filled chan<- struct{}) (writer *tables.Writer, pinPath string) {
 	t.Helper()
-	rows, err := tables.New()
-	if err != nil {
-		t.Fatal(err)
-	}
 	cfg := datapath.Config{
 		PinPath: filepath.Join(lab.NewBPFFS(t), "fairlead"), Cgroup: lab.NewCgroup(t).Path(),
 		SocketMode: datapath.SocketOff, Node: "n1", Sizes: datapath.DefaultSizes(),
+	}
+	writer, stop := run(t, cfg, slog.New(slog.DiscardHandler), filled)
+	t.Cleanup(stop)
+	return writer, cfg.PinPath
+}
+
+// run is follow with a choice, and an end of its own.
+func run(t *testing.T, cfg datapath.Config, log *slog.Logger, filled chan<- struct{}) (writer *tables.Writer, stop func()) {
+	t.Helper()
+	rows, err := tables.New()
+	if err != nil {
+		t.Fatal(err)
 	}
 	kernel, err := datapath.Open(cfg, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { kernel.Close() })
 	r, err := reconciler.New(reconciler.Config{
-		Tables: rows, Datapath: kernel, Log: slog.New(slog.DiscardHandler), CompareInterval: time.Hour,
+		Tables: rows, Datapath: kernel, Log: log, CompareInterval: time.Hour,
 		Filled: func() error {
 			defer close(filled)
 			return kernel.Attach()
@@ -135,13 +144,70 @@ func follow(t *testing.T, filled chan<- struct{}) (writer *tables.Writer, pinPat
 		t.Fatal(err)
 	}
 	writer = tables.NewWriter(rows, model.Node{Name: "n1", Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.1")}}, model.Options{})
-	done := make(chan struct{}, 2)
-	go func() { writer.Run(ctx); done <- struct{}{} }()
-	go func() { r.Run(ctx); done <- struct{}{} }()
-	t.Cleanup(func() {
+	var running sync.WaitGroup
+	running.Go(func() { writer.Run(ctx) })
+	running.Go(func() { r.Run(ctx) })
+	return writer, func() {
 		cancel()
-		<-done
-		<-done
-	})
-	return writer, cfg.PinPath
+		running.Wait()
+		kernel.Close()
+	}
+}
+
+// lines passes on what a logger writes.
+type lines chan string
+
+func (l lines) Write(b []byte) (int, error) {
+	l <- string(b)
+	return len(b), nil
+}
+
+// A node's agent starts with smaller maps than its predecessor had. What does
+// not fit would be lost; so the predecessor's maps stay in force until it does.
+func TestMapsThatAreTooSmall(t *testing.T) {
+	cfg := datapath.Config{
+		PinPath: filepath.Join(lab.NewBPFFS(t), "fairlead"), Cgroup: lab.NewCgroup(t).Path(),
+		SocketMode: datapath.SocketAll, Node: "n1", Sizes: datapath.DefaultSizes(),
+	}
+	world := newWorld(4, 1)
+	filled := make(chan struct{})
+	writer, stop := run(t, cfg, slog.New(slog.DiscardHandler), filled)
+	writer.Events(world.events())
+	list(writer)
+	<-filled
+	stop()
+	before := entries(t, cfg.PinPath)
+
+	cfg.Sizes.Frontends = 3
+	filled, logged := make(chan struct{}), make(lines, 100)
+	writer, stop = run(t, cfg, slog.New(slog.NewTextHandler(logged, nil)), filled)
+	defer stop()
+	writer.Events(world.events())
+	list(writer)
+	for said := ""; !strings.Contains(said, "stay in force"); {
+		select {
+		case said = <-logged:
+		case <-filled:
+			t.Fatal("the maps without room have taken over")
+		case <-time.After(patience):
+			t.Fatal("nothing is said about it")
+		}
+		if strings.Contains(said, "stay in force") && !strings.Contains(said, "--max-frontends") {
+			t.Errorf("the log does not say what to do: %s", said)
+		}
+	}
+	if got := entries(t, cfg.PinPath); !slices.Equal(got, before) {
+		t.Errorf("in force are %q, want %q", got, before)
+	}
+
+	gone := world.services[0].Name
+	writer.Events([]reflector.Event{{Kind: reflector.KindService, Name: gone}})
+	select {
+	case <-filled:
+	case <-time.After(patience):
+		t.Fatal("the maps have not taken over although everything fits")
+	}
+	if got := entries(t, cfg.PinPath); len(got) != 3 {
+		t.Errorf("in force are %q, want three", got)
+	}
 }

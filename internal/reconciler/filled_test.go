@@ -4,9 +4,12 @@ package reconciler
 
 import (
 	"errors"
+	"net/netip"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/fairlead-io/fairlead/internal/model"
 )
 
 func TestFilled(t *testing.T) {
@@ -88,6 +91,41 @@ func TestFilled(t *testing.T) {
 			}
 		})
 	})
+}
+
+func TestNewMapsWithoutRoom(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		old    []byte // last bytes of the ClusterIPs that the old maps serve
+		filled int
+	}{
+		{"do not take over while a frontend is not in them that is served now", []byte{1, 2}, 0},
+		{"take over though a frontend is not in them that never was served", []byte{1}, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, newKernel(t))
+				w.maxFrontends, w.old = 1, map[model.FrontendKey]bool{}
+				for _, n := range c.old {
+					w.old[model.FrontendKey{
+						Address: netip.AddrFrom4([4]byte{10, 96, 0, n}), Port: 80, Protocol: model.TCP, Scope: model.ScopeInternal,
+					}] = true
+				}
+				w.list()
+				w.put(service("a", 1), service("b", 2))
+				defer running(w)()
+				pass(time.Minute)
+				if w.filled != c.filled {
+					t.Errorf("filled %d times, want %d", w.filled, c.filled)
+				}
+				w.remove("a")
+				pass(time.Minute)
+				if w.filled != 1 {
+					t.Errorf("filled %d times once there is room", w.filled)
+				}
+			})
+		})
+	}
 }
 
 func TestANewAgentThatCannotPublish(t *testing.T) {

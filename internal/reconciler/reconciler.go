@@ -56,9 +56,9 @@ type Config struct {
 	Log      *slog.Logger
 	// CompareInterval is the time between full comparisons.
 	CompareInterval time.Duration
-	// Filled is called once, when everything of the first lists was tried and
-	// the predecessor's leavings are pruned: now the programs may be attached.
-	// An error is retried.
+	// Filled is called once, when everything of the first lists was tried, the
+	// predecessor's leavings are pruned, and nothing that is served is Lost: now
+	// the programs may be attached. An error is retried.
 	Filled func() error
 }
 
