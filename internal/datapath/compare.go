@@ -22,9 +22,7 @@ func (d *Datapath) Compare() (repaired int, err error) {
 
 func (d *Datapath) compareFrontends() (repaired int, err error) {
 	seen := make(map[frontendKey]struct{}, len(d.installed))
-	var failures []error
-	rewrite := writes{fail: func(_ int, err error) { failures = append(failures, err) }}
-	add := rewrite
+	var rewrite, add writes
 	var foreign []frontendKey
 	err = readFrontends(d.current.maps[mapFrontends], func(k frontendKey, f frontend) {
 		have, ok := d.installed[k]
@@ -49,8 +47,10 @@ func (d *Datapath) compareFrontends() (repaired int, err error) {
 	if err := d.deleteKeys(foreign); err != nil {
 		return 0, err
 	}
-	d.replace(rewrite)
-	d.insert(add)
+	var failures []error
+	fail := func(_ int, err error) { failures = append(failures, err) }
+	d.replace(rewrite, fail)
+	d.insert(add, fail)
 	return len(foreign) + len(rewrite.keys) + len(add.keys) - len(failures), errors.Join(failures...)
 }
 

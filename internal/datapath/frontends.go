@@ -14,8 +14,6 @@ import (
 type writes struct {
 	keys []frontendKey
 	want []installed
-	// fail is told which of them could not be, and why.
-	fail func(i int, err error)
 }
 
 func (w *writes) add(k frontendKey, want installed) {
@@ -29,16 +27,14 @@ func (w *writes) add(k frontendKey, want installed) {
 func (d *Datapath) InsertFrontends(frontends []Frontend) []error {
 	defer func() { d.frontendCount.Store(int64(len(d.installed))) }()
 	var errs []error
-	failAt := func(index *[]int) func(int, error) {
-		return func(i int, err error) {
-			if errs == nil {
-				errs = make([]error, len(frontends))
-			}
-			errs[(*index)[i]] = err
+	fail := func(i int, err error) {
+		if errs == nil {
+			errs = make([]error, len(frontends))
 		}
+		errs[i] = err
 	}
-	var bornAt, takenAt []int
-	born, taken := writes{fail: failAt(&bornAt)}, writes{fail: failAt(&takenAt)}
+	var born, taken writes
+	var bornAt, takenAt []int // among the frontends
 	for i, f := range frontends {
 		k, wanted := keyOf(f.Key), installed{f.Set, true}
 		have, ok := d.installed[k]
@@ -54,13 +50,14 @@ func (d *Datapath) InsertFrontends(frontends []Frontend) []error {
 			bornAt = append(bornAt, i)
 		}
 	}
-	d.replace(taken)
-	d.insert(born)
+	d.replace(taken, func(i int, err error) { fail(takenAt[i], err) })
+	d.insert(born, func(i int, err error) { fail(bornAt[i], err) })
 	return errs
 }
 
-// insert writes elements that the hash does not have yet.
-func (d *Datapath) insert(w writes) {
+// insert writes elements that the hash does not have yet. It tells fail which
+// of them could not be written.
+func (d *Datapath) insert(w writes, fail func(int, error)) {
 	values := make([]frontend, len(w.keys))
 	for i, k := range w.keys {
 		values[i] = d.value(k, w.want[i].set)
@@ -73,16 +70,20 @@ func (d *Datapath) insert(w writes) {
 		}
 		done += n
 		if err != nil {
-			w.fail(done, d.writeError(w.keys[done], err))
+			fail(done, d.writeError(w.keys[done], err))
 			done++
 		}
 	}
 }
 
-// processed is how many elements of a batch the kernel has dealt with. It does
-// not touch the number it was given where it refuses the whole batch.
+// processed is how many elements of a batch the kernel has dealt with, of the
+// number it says. Where it refuses the whole batch it says the number it was
+// given.
 func processed(n, all int, err error) int {
-	if err != nil && n >= all {
+	if err == nil {
+		return all
+	}
+	if n >= all {
 		return 0
 	}
 	return n
@@ -94,10 +95,10 @@ func processed(n, all int, err error) int {
 // have missed both; it looks again then (look_twice in bpf/select.h), and
 // finds the new one. That is sure as long as no element is replaced a second
 // time while such a program runs: one wait at the end is enough for all.
-func (d *Datapath) replace(w writes) {
+func (d *Datapath) replace(w writes, fail func(int, error)) {
 	for i, k := range w.keys {
 		if err := d.current.maps[mapFrontends].Put(k, d.value(k, w.want[i].set)); err != nil {
-			w.fail(i, d.writeError(k, err))
+			fail(i, d.writeError(k, err))
 			continue
 		}
 		d.installed[k] = w.want[i]
@@ -108,7 +109,7 @@ func (d *Datapath) replace(w writes) {
 	}
 	if err := d.barrier.wait(); err != nil {
 		for i := range w.keys {
-			w.fail(i, err)
+			fail(i, err)
 		}
 	}
 }
