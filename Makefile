@@ -25,6 +25,8 @@ VCS := $(shell git status >/dev/null 2>&1 && echo true || echo false)
 
 DATAPATH := internal/datapath
 
+DATAPATH := internal/datapath
+
 # Packages whose tests touch neither kernel nor API server run a second time
 # under the race detector.
 PURE = $(shell go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./internal/... \
@@ -39,8 +41,8 @@ build: ## build bin/fairlead
 
 .PHONY: test
 test: deps lint components ## run every test (root; the first run builds a Kubernetes API server)
-	go test -p 2 -timeout 10m ./...
-	go test -p 2 -timeout 10m -race $(PURE)
+	go test -p 2 -timeout 15m -race ./internal/...
+	go test -p 2 -timeout 15m ./bench/... ./cmd/... ./examples/... ./test/...
 
 .PHONY: lint
 lint: ## check format, vet, and that the eBPF objects are those of the sources
