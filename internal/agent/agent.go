@@ -42,6 +42,7 @@ func Run(ctx context.Context, cfg Config, log *slog.Logger) error {
 	if err := cfg.validate(); err != nil {
 		return err
 	}
+	datapath.SpareProcessor()
 	a := &Agent{cfg: cfg, log: log, started: time.Now().UTC(), refusals: newBroadcast()}
 	if err := a.openSource(); err != nil {
 		return err

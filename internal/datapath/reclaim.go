@@ -5,6 +5,7 @@ package datapath
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -45,6 +46,11 @@ func (b *barrier) close() {
 	b.outer.Close()
 	b.inner.Close()
 }
+
+// SpareProcessor gives the process one more of the runtime's processors. A
+// barrier blocks in the kernel for milliseconds and holds one all the while:
+// where there are two, changes would wait for it. Call it once, at the start.
+func SpareProcessor() { runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1) }
 
 // reclaimDelay lets retired room gather: a barrier costs the same however much
 // waits for it, and holds one of the runtime's processors while it does.
