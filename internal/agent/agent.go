@@ -184,15 +184,17 @@ func (a *Agent) options() model.Options {
 	}
 }
 
-// attach is called when the kernel holds all rows: the addresses that serve
+// attach is called when every row was tried: the addresses that serve
 // NodePorts come with them, and then the programs.
 func (a *Agent) attach() error {
 	a.node.begin()
 	if err := a.datapath.Attach(); err != nil {
 		return err
 	}
-	a.log.Info("the kernel holds everything that is wanted, and the programs are attached",
-		"services", a.tables.Snapshot().Len(), "cgroup", a.cfg.Cgroup, "after", time.Since(a.started).Round(time.Millisecond))
+	var s api.Status
+	a.addRows(&s, a.tables.Snapshot())
+	a.log.Info("the first lists are in the kernel, and the programs are attached", "services", s.Services,
+		"frontends", s.Frontends, "failed", s.Errors, "cgroup", a.cfg.Cgroup, "after", time.Since(a.started).Round(time.Millisecond))
 	return nil
 }
 
