@@ -13,19 +13,14 @@ import (
 	"github.com/fairlead-io/fairlead/test/lab/traffic"
 )
 
-// readerRole is what the agent needs to read, and the user who runs it here.
-const readerRole = `apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRole
-metadata: {name: reader}
-rules:
-- {apiGroups: [""], resources: [services, nodes], verbs: [list, watch]}
-- {apiGroups: [discovery.k8s.io], resources: [endpointslices], verbs: [list, watch]}
-`
+// rbac is what users apply; the tests' user takes the place of the service
+// account.
+const rbac = "../../deploy/rbac.yaml"
 
 const readerBinding = `apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata: {name: reader}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: reader}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: fairlead}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: ` + kube.Limited + `}]
 `
 
@@ -34,7 +29,8 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: ` + kube.Limi
 func TestKubernetes(t *testing.T) {
 	n := newNode(t)
 	cluster := kube.StartAt(t, n.ns, nodeAddrs.v4)
-	cluster.Apply(readerRole + "---\n" + readerBinding)
+	cluster.Kubectl("apply", "-f", rbac)
+	cluster.Apply(readerBinding)
 	cluster.Apply("{apiVersion: v1, kind: Node, metadata: {name: " + nodeName + "}}")
 	n.launch(t, "--kubeconfig", cluster.LimitedKubeconfig)
 	n.ready(t)
@@ -64,6 +60,17 @@ func TestKubernetes(t *testing.T) {
 			t.Fatalf("connect: %s", reply)
 		}
 		conn.Close()
+	})
+
+	t.Run("a pod is traced by its name", func(t *testing.T) {
+		// No kubelet runs here: the pod is an object with an address.
+		cluster.Apply(`{apiVersion: v1, kind: ServiceAccount, metadata: {name: default, namespace: default}}`)
+		cluster.Apply(`{apiVersion: v1, kind: Pod, metadata: {name: client, namespace: default}, spec: {containers: [{name: c, image: none}]}}`)
+		cluster.Kubectl("patch", "pod", "client", "--subresource=status", "-p", `{"status":{"podIP":"10.0.9.9","podIPs":[{"ip":"10.0.9.9"}]}}`)
+		out := n.run(t, 0, "trace", "--from", "default/client", "--to", "10.96.0.1:443")
+		if !strings.Contains(out, "10.0.9.9") || !strings.Contains(out, "default/kubernetes") {
+			t.Errorf("trace of a pod:\n%s", out)
+		}
 	})
 
 	t.Run("a Service that is created is served", func(t *testing.T) {
