@@ -68,21 +68,11 @@ func newGetServices(e *env) *cobra.Command {
 		Short:   "Show each Service with its ports, backends and state",
 		Example: e.examples("fairlead get services", "fairlead get services -n kube-system -o wide", "fairlead get services default/web -o yaml"),
 	}
-	g, socket := addGetFlags(cmd), socketFlag(cmd)
-	completeServices(cmd, &g.namespace, socket)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		f, err := newFilter(g.namespace, args, false)
-		if err != nil {
-			return err
-		}
-		client := api.NewClient(*socket)
-		return e.get(cmd.Context(), g, f, "Services", tableChanges(client), func(ctx context.Context) (answer, error) {
-			found, err := client.Services(ctx)
-			found.Services = keep(found.Services, func(s api.Service) bool { return f.matchesService(s.Service) })
-			return answer{found, serviceTable(found.Services, g.output.wide()), 1}, err
-		})
-	}
-	return cmd
+	return e.getFromAgent(cmd, "Services", false, func(ctx context.Context, client *api.Client, f filter, wide bool) (answer, error) {
+		found, err := client.Services(ctx)
+		found.Services = keep(found.Services, func(s api.Service) bool { return f.matchesService(s.Service) })
+		return answer{found, serviceTable(found.Services, wide), 1}, err
+	})
 }
 
 func newGetFrontends(e *env) *cobra.Command {
@@ -93,21 +83,11 @@ func newGetFrontends(e *env) *cobra.Command {
 		Example: e.examples("fairlead get frontends", "fairlead get frontends default/web -o wide",
 			"fairlead get frontends 10.96.0.10:53/UDP '[fd00::10]:53'", "fairlead get frontends -n kube-system -w"),
 	}
-	g, socket := addGetFlags(cmd), socketFlag(cmd)
-	completeServices(cmd, &g.namespace, socket)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		f, err := newFilter(g.namespace, args, true)
-		if err != nil {
-			return err
-		}
-		client := api.NewClient(*socket)
-		return e.get(cmd.Context(), g, f, "frontends", tableChanges(client), func(ctx context.Context) (answer, error) {
-			rows, err := client.Frontends(ctx)
-			rows = keep(rows, func(r api.Frontend) bool { return f.matches(r.Service, r.Address, r.Port, r.Protocol) })
-			return answer{rows, frontendTable(rows, true, g.output.wide()), 5}, err
-		})
-	}
-	return cmd
+	return e.getFromAgent(cmd, "frontends", true, func(ctx context.Context, client *api.Client, f filter, wide bool) (answer, error) {
+		rows, err := client.Frontends(ctx)
+		rows = keep(rows, func(r api.Frontend) bool { return f.matches(r.Service, r.Address, r.Port, r.Protocol) })
+		return answer{rows, frontendTable(rows, true, wide), 5}, err
+	})
 }
 
 func newGetBackends(e *env) *cobra.Command {
@@ -117,18 +97,26 @@ func newGetBackends(e *env) *cobra.Command {
 		Short:   "Show each backend of each Service port",
 		Example: e.examples("fairlead get backends", "fairlead get backends default/web", "fairlead get backends 10.0.1.7:8080"),
 	}
+	return e.getFromAgent(cmd, "backends", true, func(ctx context.Context, client *api.Client, f filter, wide bool) (answer, error) {
+		found, err := client.Backends(ctx)
+		found.Backends = keep(found.Backends, func(r api.BackendRow) bool { return f.matches(r.Service, r.Address, r.Port, r.Protocol) })
+		return answer{found, backendTable(found.Backends, wide), 3}, err
+	})
+}
+
+// getFromAgent completes a command that shows rows of the agent's tables.
+// Addresses says that rows can be named by ADDR:PORT, too.
+func (e *env) getFromAgent(cmd *cobra.Command, what string, addresses bool, read func(context.Context, *api.Client, filter, bool) (answer, error)) *cobra.Command {
 	g, socket := addGetFlags(cmd), socketFlag(cmd)
 	completeServices(cmd, &g.namespace, socket)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		f, err := newFilter(g.namespace, args, true)
+		f, err := newFilter(g.namespace, args, addresses)
 		if err != nil {
 			return err
 		}
 		client := api.NewClient(*socket)
-		return e.get(cmd.Context(), g, f, "backends", tableChanges(client), func(ctx context.Context) (answer, error) {
-			found, err := client.Backends(ctx)
-			found.Backends = keep(found.Backends, func(r api.BackendRow) bool { return f.matches(r.Service, r.Address, r.Port, r.Protocol) })
-			return answer{found, backendTable(found.Backends, g.output.wide()), 3}, err
+		return e.get(cmd.Context(), g, f, what, tableChanges(client), func(ctx context.Context) (answer, error) {
+			return read(ctx, client, f, g.output.wide())
 		})
 	}
 	return cmd
