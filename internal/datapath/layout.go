@@ -155,10 +155,6 @@ func slotOf(b *model.Backend, owner uint32) slot {
 	return slot{Address: addressOf(b.AddrPort.Addr()), Port: portOf(b.AddrPort.Port()), Owner: owner}
 }
 
-func (s *slot) addrPort() netip.AddrPort {
-	return netip.AddrPortFrom(s.Address.addr(), s.Port.uint16())
-}
-
 // rangeKey is struct range_key.
 type rangeKey struct {
 	PrefixLen uint32 // 32 bits of owner, then the prefix of the 16-byte address

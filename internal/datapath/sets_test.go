@@ -191,7 +191,7 @@ func (r *rig) kernelSet(t fataler, id SetID) string {
 		if s.Owner != r.current.sets[id].Owner || s.IsHeader != 0 {
 			t.Fatalf("slot %d is %+v, of another set", i, s)
 		}
-		b := model.Backend{AddrPort: s.addrPort()}
+		b := model.Backend{AddrPort: netip.AddrPortFrom(s.Address.addr(), s.Port.uint16())}
 		if i <= base+count {
 			backends = append(backends, b)
 		} else {

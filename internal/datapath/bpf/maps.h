@@ -35,8 +35,8 @@ struct frontend_key {
 	__u8 scope;
 };
 
-/* No value is changed in place. It repeats its key because the kernel reuses the
- * memory of a deleted element at once, under the eyes of a running program:
+/* No value is changed in place. Each repeats its key because the kernel reuses
+ * the memory of a deleted element at once, under the eyes of a running program:
  * a reader that finds another key, or a seal that does not fit, has seen an
  * element in the middle of such a change. */
 struct frontend {
