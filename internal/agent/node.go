@@ -38,7 +38,7 @@ type nodeTracker struct {
 	serve   model.NodePortAddresses
 	log     *slog.Logger
 	tell    func(model.Node)                // the tables; short
-	publish func(served []netip.Addr) error // the datapath
+	publish func(own, served []netip.Addr) error // the datapath
 
 	// The kernel.
 	addresses func() ([]netip.Addr, error)
@@ -71,7 +71,7 @@ const (
 )
 
 // newNodeTracker returns a tracker of the network namespace it is called in.
-func newNodeTracker(cfg Config, log *slog.Logger, tell func(model.Node), publish func([]netip.Addr) error) *nodeTracker {
+func newNodeTracker(cfg Config, log *slog.Logger, tell func(model.Node), publish func(own, served []netip.Addr) error) *nodeTracker {
 	return &nodeTracker{
 		name: cfg.NodeName, given: cfg.NodeIPs, serve: cfg.NodePortAddresses, log: log,
 		tell: tell, publish: publish,
@@ -166,8 +166,8 @@ func (t *nodeTracker) begin() {
 func (t *nodeTracker) write() {
 	t.writing.Lock()
 	defer t.writing.Unlock()
-	_, served := t.current()
-	t.note(addressesUnwritten, t.publish(served))
+	node, served := t.current()
+	t.note(addressesUnwritten, t.publish(node.Addresses, served))
 }
 
 // run asks the kernel whenever something may have changed, until ctx ends.

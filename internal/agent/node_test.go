@@ -64,7 +64,7 @@ func (m *machine) tell(n model.Node) {
 	m.told = append(m.told, n)
 }
 
-func (m *machine) publish(served []netip.Addr) error {
+func (m *machine) publish(_, served []netip.Addr) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.broken["publish"] != nil {

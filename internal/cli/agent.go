@@ -111,6 +111,7 @@ func addSizeFlags(cmd *cobra.Command, sizes *datapath.Sizes) {
 	add(&sizes.Sets, "max-sets", "backend sets: Service ports × families × roles", datapath.Sizes{Sets: 1})
 	add(&sizes.Backends, "max-backends", "slots: the backends of each set and one more, and room to publish", datapath.Sizes{Backends: 1})
 	add(&sizes.Affinity, "max-affinity", "clients with session affinity", datapath.Sizes{Affinity: 1})
+	add(&sizes.Flows, "max-flows", "connections on the wire through Services", datapath.Sizes{Flows: 1})
 	add(&sizes.UDP, "max-udp-pairs", "pairs of an unconnected UDP socket and a Service", datapath.Sizes{UDP: 1})
 	add(&sizes.Ranges, "max-source-ranges", "loadBalancerSourceRanges", datapath.Sizes{Ranges: 1})
 }

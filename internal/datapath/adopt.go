@@ -117,7 +117,7 @@ func (d *Datapath) adoptSets() error {
 		if entry.Owner == 0 {
 			continue
 		}
-		d.shadows[id] = shadow{owner: entry.Owner}
+		d.shadows[id] = shadow{owner: entry.Owner, role: model.Role(d.current.names[id].Role)}
 		d.owners[entry.Owner]++
 		d.noteOwner(entry.Owner)
 		d.known.add(SetID(id), entry.Owner, &d.current.names[id])
@@ -125,6 +125,9 @@ func (d *Datapath) adoptSets() error {
 	d.adoptExtents()
 	d.freeAllSets()
 	if err := d.adoptRanges(); err != nil {
+		return err
+	}
+	if err := d.adoptAddresses(); err != nil {
 		return err
 	}
 	if err := d.adoptFrontends(); err != nil {
@@ -156,7 +159,7 @@ func (d *Datapath) adoptExtents() {
 		}
 		first := &d.current.slots[x.base]
 		length := first.header().length
-		if first.IsHeader != 1 || first.Owner != d.shadows[x.id].owner || !d.room.reserve(x.base, length) {
+		if first.Kind != slotHeader || first.Owner != d.shadows[x.id].owner || !d.room.reserve(x.base, length) {
 			d.log.Warn("a pinned backend set is damaged and will be written anew", "set", x.id)
 			continue
 		}
@@ -169,7 +172,7 @@ func (d *Datapath) adoptFrontends() error {
 		if int(f.Set) < len(d.shadows) {
 			owner := d.shadows[f.Set].owner
 			if owner != 0 && f == frontendOf(k, f.Set, owner) {
-				d.installed[k] = installed{set: SetID(f.Set)}
+				d.install(k, installed{set: SetID(f.Set)})
 				d.known.served[SetID(f.Set)] = struct{}{}
 				return
 			}

@@ -385,7 +385,7 @@ func TestForeignElementsAreAdoptedByNobodyAndPruned(t *testing.T) {
 
 // FuzzAdopt lets a writer start over maps of any content.
 func FuzzAdopt(f *testing.F) {
-	sizes := Sizes{Frontends: 16, Sets: 8, Backends: 32, Affinity: 2, UDP: 2, Ranges: 8}
+	sizes := Sizes{Frontends: 16, Sets: 8, Backends: 32, Affinity: 2, Flows: 2, UDP: 2, Ranges: 8}
 	r := newRig(f, sizes)
 	r.apply(threeServices[:2]...)
 	r.attach()

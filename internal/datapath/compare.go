@@ -12,7 +12,7 @@ import (
 // added or rewritten, and, once Attach went well, programs that were taken off
 // their hooks. It returns how many there were.
 func (d *Datapath) Compare() (repaired int, err error) {
-	for _, part := range []func() (int, error){d.compareFrontends, d.compareRanges, d.compareHooks} {
+	for _, part := range []func() (int, error){d.compareFrontends, d.compareAddresses, d.compareRanges, d.compareHooks} {
 		n, failed := part()
 		repaired += n
 		err = errors.Join(err, failed)

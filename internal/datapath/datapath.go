@@ -77,7 +77,10 @@ type Datapath struct {
 	frontendCount atomic.Int64
 	stores        atomic.Uint64 // words stored since the start
 	// owners counts the sets in use of each owner.
-	owners map[uint32]int
+	owners    map[uint32]int
+	addressMu sync.Mutex // guards addresses
+	// addresses are those of which the kernel knows something, whatever the port.
+	addresses map[address]*addressUse
 	// ranges are the source ranges in the kernel, by owner.
 	ranges map[uint32]map[rangeKey]struct{}
 	// strays are hash elements that make no sense; Prune deletes them. None is
@@ -109,6 +112,7 @@ type installed struct {
 // others can write. An owner of 0 means the id is free.
 type shadow struct {
 	owner  uint32
+	role   model.Role
 	base   uint32
 	length uint32
 }
@@ -134,6 +138,7 @@ func Open(cfg Config, log *slog.Logger) (*Datapath, error) {
 		installed: map[frontendKey]installed{},
 		strays:    map[frontendKey]struct{}{},
 		owners:    map[uint32]int{},
+		addresses: map[address]*addressUse{},
 		ranges:    map[uint32]map[rangeKey]struct{}{},
 		known:     newAdopted(),
 		wake:      make(chan struct{}, 1),

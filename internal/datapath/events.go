@@ -27,6 +27,10 @@ var reasons = map[uint8]string{
 	3: "the source address is in none of loadBalancerSourceRanges",
 	4: "loadBalancerSourceRanges apply and the socket is not bound to a source address",
 	5: "the address was changing hands between Services",
+	6: "the ClusterIP has no such port",
+	7: "no Service has this ClusterIP",
+	8: "the node's own ports for this backend are all in use",
+	9: "the packet belongs to a connection that is not known here",
 }
 
 func reasonText(reason uint8) string {
@@ -49,9 +53,10 @@ type refusal struct {
 	Reason   uint8
 	Dropped  uint8
 	Host     uint8
-	_        [2]byte
+	SrcPort  port
 	Command  [16]byte
-	_        [4]byte
+	Source   address
+	Device   uint32
 }
 
 // refusalKey is struct refusal_key.

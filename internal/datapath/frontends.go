@@ -50,9 +50,27 @@ func (d *Datapath) InsertFrontends(frontends []Frontend) []error {
 			bornAt = append(bornAt, i)
 		}
 	}
-	d.replace(taken, func(i int, err error) { fail(takenAt[i], err) })
-	d.insert(born, func(i int, err error) { fail(bornAt[i], err) })
+	failTaken, failBorn := func(i int, err error) { fail(takenAt[i], err) }, func(i int, err error) { fail(bornAt[i], err) }
+	d.announced(taken, failTaken, d.replace)
+	d.announced(born, failBorn, d.insert)
 	return errs
+}
+
+// announced writes elements between the kernel's learning of their addresses
+// and its forgetting those of elements that could not be written.
+func (d *Datapath) announced(w writes, fail func(int, error), write func(writes, func(int, error))) {
+	if len(w.keys) == 0 {
+		return
+	}
+	err := d.announce(w)
+	if err == nil {
+		write(w, fail)
+	}
+	if err = errors.Join(err, d.settle(w.keys)); err != nil {
+		for i := range w.keys {
+			fail(i, err)
+		}
+	}
 }
 
 // insert writes elements that the hash does not have yet. It tells fail which
@@ -66,7 +84,7 @@ func (d *Datapath) insert(w writes, fail func(int, error)) {
 		n, err := d.current.maps[mapFrontends].BatchUpdate(w.keys[done:], values[done:], nil)
 		n = processed(n, len(w.keys)-done, err)
 		for i := done; i < done+n; i++ {
-			d.installed[w.keys[i]] = w.want[i]
+			d.install(w.keys[i], w.want[i])
 		}
 		done += n
 		if err != nil {
@@ -101,7 +119,7 @@ func (d *Datapath) replace(w writes, fail func(int, error)) {
 			fail(i, d.writeError(k, err))
 			continue
 		}
-		d.installed[k] = w.want[i]
+		d.install(k, w.want[i])
 		delete(d.strays, k)
 	}
 	if len(w.keys) == 0 || !d.current.adopted {
@@ -135,8 +153,11 @@ func (d *Datapath) DeleteFrontends(frontends []Frontend) error {
 	return d.deleteKeys(keys)
 }
 
-func (d *Datapath) deleteKeys(keys []frontendKey) error {
-	defer func() { d.frontendCount.Store(int64(len(d.installed))) }()
+func (d *Datapath) deleteKeys(keys []frontendKey) (err error) {
+	defer func() {
+		d.frontendCount.Store(int64(len(d.installed)))
+		err = errors.Join(err, d.settle(keys))
+	}()
 	for done := 0; done < len(keys); {
 		n, err := d.current.maps[mapFrontends].BatchDelete(keys[done:], nil)
 		n = processed(n, len(keys)-done, err)
@@ -157,7 +178,7 @@ func (d *Datapath) deleteKeys(keys []frontendKey) error {
 }
 
 func (d *Datapath) forget(k frontendKey) {
-	delete(d.installed, k)
+	d.uninstall(k)
 	delete(d.strays, k)
 }
 

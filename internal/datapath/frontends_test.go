@@ -189,7 +189,7 @@ func (r *rig) breakMap(name string) *ebpf.Map {
 
 func TestAComparisonOfManyFrontendsSeesEachOnce(t *testing.T) {
 	const many = 10000 // more than one chunk of the batched reads
-	r := newRig(t, Sizes{Frontends: many, Sets: 2, Backends: 8, Affinity: 2, UDP: 2, Ranges: 2})
+	r := newRig(t, Sizes{Frontends: many, Sets: 2, Backends: 8, Affinity: 2, Flows: 2, UDP: 2, Ranges: 2})
 	id := r.published("web")
 	frontends := make([]Frontend, many)
 	for i := range frontends {

@@ -6,3 +6,4 @@ package datapath
 // sets BPF_INCLUDES to the include path of the kernel headers.
 //
 //go:generate go tool bpf2go -go-package datapath -target bpfel -cc clang -cflags "-O2 -g -mcpu=v3 -Wall -Werror $BPF_INCLUDES" sock bpf/sock.c
+//go:generate go tool bpf2go -go-package datapath -target bpfel -cc clang -cflags "-O2 -g -mcpu=v3 -Wall -Werror $BPF_INCLUDES" wire bpf/wire.c

@@ -20,6 +20,7 @@ type Sizes struct {
 	Sets      uint32 // Service ports × families × roles
 	Backends  uint32 // slots: 1 + backends of each set, plus room to publish
 	Affinity  uint32 // clients remembered by ClientIP affinity
+	Flows     uint32 // connections on the wire, confirmed ones; unconfirmed ones have a quarter as much room besides
 	UDP       uint32 // pairs of unconnected UDP sockets that use several Services
 	Ranges    uint32 // loadBalancerSourceRanges
 }
@@ -31,6 +32,7 @@ func DefaultSizes() Sizes {
 		Sets:      65536,
 		Backends:  524288,
 		Affinity:  65536,
+		Flows:     131072,
 		UDP:       65536,
 		Ranges:    16384,
 	}
@@ -49,6 +51,8 @@ func (s Sizes) Bytes() map[string]uint64 {
 		mapAffinity:  u(s.Affinity, 24+32+hashOverhead+16),
 		mapUDP:       u(s.UDP, 32+24+hashOverhead+16),
 		mapRanges:    u(s.Ranges, 24+4+40),
+		mapFlows:     u(2*s.Flows, unsafe.Sizeof(flowKey{})+unsafe.Sizeof(flow{})+hashOverhead+16),
+		mapEmbryos:   u(2*embryos(s.Flows), unsafe.Sizeof(flowKey{})+unsafe.Sizeof(flow{})+hashOverhead+16),
 	}
 }
 
@@ -58,7 +62,11 @@ const (
 	mapSets      = "fairlead_sets"
 	mapBackends  = "fairlead_backends"
 	mapRanges    = "fairlead_ranges"
-	mapNodes     = "fairlead_nodes"
+	mapAddresses = "fairlead_addresses"
+	mapDevices   = "fairlead_devices"
+	mapFlows     = "fairlead_flows"
+	mapEmbryos   = "fairlead_embryos"
+	mapFragments = "fairlead_fragments"
 	mapAffinity  = "fairlead_affinity"
 	mapPeers     = "fairlead_peers"
 	mapUDP       = "fairlead_udp"
@@ -68,6 +76,13 @@ const (
 	mapNames     = "fairlead_names" // set id -> name, for people and restarts
 	mapMeta      = "fairlead_meta"  // one element, meta
 )
+
+// maxNodeAddresses is the room for addresses of the node besides those of
+// frontends.
+const maxNodeAddresses = 4096
+
+// embryos is how many unconfirmed flows there is room for.
+func embryos(flows uint32) uint32 { return max(flows/4, 1024) }
 
 // generation is one set of maps that belong together.
 type generation struct {
@@ -95,6 +110,9 @@ func mapSpecs(sizes Sizes) (*ebpf.CollectionSpec, error) {
 		mapRanges:    sizes.Ranges,
 		mapAffinity:  sizes.Affinity,
 		mapUDP:       sizes.UDP,
+		mapAddresses: sizes.Frontends + maxNodeAddresses,
+		mapFlows:     2 * sizes.Flows,
+		mapEmbryos:   2 * embryos(sizes.Flows),
 	} {
 		spec.Maps[name].MaxEntries = entries
 	}
@@ -166,7 +184,7 @@ func createGeneration(pinPath string, number int, specs map[string]*ebpf.MapSpec
 // sockets or clients, and still means what the spec says and has its shape.
 func inherit(previous *generation, name string, spec *ebpf.MapSpec) (*ebpf.Map, error) {
 	switch name {
-	case mapPeers, mapUDP, mapAffinity, mapRefused:
+	case mapPeers, mapUDP, mapAffinity, mapRefused, mapFlows, mapEmbryos, mapFragments:
 	default:
 		return nil, nil
 	}
@@ -324,6 +342,7 @@ func (s Sizes) Validate() error {
 		{"--max-sets", s.Sets, 1 << 24},
 		{"--max-backends", s.Backends, 1 << 26},
 		{"--max-affinity", s.Affinity, 1 << 24},
+		{"--max-flows", s.Flows, 1 << 23},
 		{"--max-udp-pairs", s.UDP, 1 << 24},
 		{"--max-source-ranges", s.Ranges, 1 << 24},
 	} {

@@ -56,8 +56,8 @@ func (r *rig) mapID(generation, name string) ebpf.MapID {
 }
 
 func TestNewMapsAreFilledBesideTheOldUntilAttach(t *testing.T) {
-	larger := Sizes{Frontends: 512, Sets: 128, Backends: 2048, Affinity: 64, UDP: 64, Ranges: 64}
-	smaller := Sizes{Frontends: 64, Sets: 16, Backends: 256, Affinity: 64, UDP: 64, Ranges: 64}
+	larger := Sizes{Frontends: 512, Sets: 128, Backends: 2048, Affinity: 64, Flows: 64, UDP: 64, Ranges: 64}
+	smaller := Sizes{Frontends: 64, Sets: 16, Backends: 256, Affinity: 64, Flows: 64, UDP: 64, Ranges: 64}
 	layout := func(r *rig) { r.intruder().meta.Layout = LayoutVersion + 1 }
 	for name, c := range map[string]struct {
 		sizes  Sizes

@@ -25,7 +25,7 @@ import (
 
 // smallSizes keep a comparison of whole maps quick.
 func smallSizes() Sizes {
-	return Sizes{Frontends: 256, Sets: 64, Backends: 1024, Affinity: 64, UDP: 64, Ranges: 64}
+	return Sizes{Frontends: 256, Sets: 64, Backends: 1024, Affinity: 64, Flows: 64, UDP: 64, Ranges: 64}
 }
 
 // rig is a writer that can be ended and started again over the same maps.

@@ -13,7 +13,7 @@ import (
 
 // LayoutVersion changes whenever the meaning of a pinned map changes. Maps of
 // another version are never adopted: the agent fills new ones beside them.
-const LayoutVersion = 1
+const LayoutVersion = 2
 
 // MaxBackendsPerSet bounds each part of a set, selectable and draining: the
 // programs search a part in SEARCH_STEPS halvings (bpf/select.h).
@@ -24,6 +24,7 @@ const (
 	flagDrop     = 1 << 0
 	flagAffinity = 1 << 1
 	flagRanges   = 1 << 2
+	flagMaglev   = 1 << 3
 )
 
 // address is 16 bytes in network byte order, IPv4 in mapped form.
@@ -117,13 +118,21 @@ func unpackWord(w uint64) (base uint32, flags uint8, count uint32) {
 	return uint32(w >> 32), uint8(w >> 24), uint32(w & 0xffffff)
 }
 
-// slot is struct backend: a backend, or the header of an extent; 24 bytes.
+// slot is struct backend: a backend, the header of an extent, or entries of its
+// Maglev table; 24 bytes.
 type slot struct {
-	Address  address // or header: selectable, total, generation, length
-	Port     port
-	IsHeader uint16
-	Owner    uint32
+	Address address // or header: selectable, total, generation, length; or eight uint16
+	Port    port    // of a header: entries of the Maglev table, in host byte order
+	Kind    uint16
+	Owner   uint32
 }
+
+// The kinds of slots, as in bpf/maps.h.
+const (
+	slotBackend = iota
+	slotHeader
+	slotMaglev
+)
 
 // header is what the first slot of an extent holds.
 type header struct {
@@ -134,7 +143,7 @@ type header struct {
 }
 
 func (h header) slot(owner uint32) slot {
-	s := slot{IsHeader: 1, Owner: owner}
+	s := slot{Kind: slotHeader, Owner: owner}
 	binary.NativeEndian.PutUint32(s.Address[0:], h.selectable)
 	binary.NativeEndian.PutUint32(s.Address[4:], h.total)
 	binary.NativeEndian.PutUint32(s.Address[8:], h.generation)

@@ -31,7 +31,10 @@ func TestGoLayoutsHaveTheSizeOfTheProgramsTypes(t *testing.T) {
 		mapSets:      {4, unsafe.Sizeof(setEntry{})},
 		mapBackends:  {4, unsafe.Sizeof(slot{})},
 		mapRanges:    {unsafe.Sizeof(rangeKey{}), 4},
-		mapNodes:     {unsafe.Sizeof(address{}), 4},
+		mapAddresses: {unsafe.Sizeof(address{}), 4},
+		mapDevices:   {4, unsafe.Sizeof(device{})},
+		mapFlows:     {unsafe.Sizeof(flowKey{}), unsafe.Sizeof(flow{})},
+		mapEmbryos:   {unsafe.Sizeof(flowKey{}), unsafe.Sizeof(flow{})},
 		mapRefused:   {unsafe.Sizeof(refusalKey{}), 8},
 		mapAffinity:  {24, 32},
 		mapUDP:       {32, 24},
@@ -103,7 +106,7 @@ func TestAHeaderKeepsItsParts(t *testing.T) {
 		h := header{u.Draw(t, "selectable"), u.Draw(t, "total"), u.Draw(t, "generation"), u.Draw(t, "length")}
 		owner := u.Draw(t, "owner")
 		s := h.slot(owner)
-		if s.header() != h || s.Owner != owner || s.IsHeader != 1 {
+		if s.header() != h || s.Owner != owner || s.Kind != slotHeader {
 			t.Fatalf("header %+v of owner %d reads %+v in %+v", h, owner, s.header(), s)
 		}
 	})

@@ -191,7 +191,7 @@ func (r *Reader) readExtent(e *api.KernelEntry, base, count, owner uint32) strin
 	}
 	first := slots[base]
 	h := first.header()
-	if first.IsHeader != 1 || first.Owner != owner {
+	if first.Kind != slotHeader || first.Owner != owner {
 		return fmt.Sprintf("slot %d is not the header of an extent of owner %d", base, owner)
 	}
 	end := uint64(base) + 1 + uint64(h.total)
@@ -203,7 +203,7 @@ func (r *Reader) readExtent(e *api.KernelEntry, base, count, owner uint32) strin
 	problem := ""
 	for i := base + 1; i < uint32(end); i++ {
 		s := slots[i]
-		if s.Owner != owner || s.IsHeader != 0 {
+		if s.Owner != owner || s.Kind != slotBackend {
 			problem = fmt.Sprintf("slot %d belongs to owner %d, not to %d", i, s.Owner, owner)
 		}
 		b := api.KernelBackend{Address: s.Address.addr().String(), Port: s.Port.uint16()}

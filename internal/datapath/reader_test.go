@@ -140,7 +140,7 @@ func TestMapsOfGarbageAreReadWithoutPanic(t *testing.T) {
 		for id := range g.sets { // and some that come further than the first check
 			if id%2 == 0 {
 				g.sets[id].Word &= 1<<40 - 1
-				g.slots[id%8].IsHeader = 1
+				g.slots[id%8].Kind = slotHeader
 			}
 		}
 		for _, e := range r.kernel().Entries {

@@ -44,7 +44,7 @@ func (d *Datapath) CreateSet(k model.SetKey, owner uint32) (SetID, error) {
 	}
 	id := d.freeSets[len(d.freeSets)-1]
 	d.freeSets = d.freeSets[:len(d.freeSets)-1]
-	d.shadows[id] = shadow{owner: owner}
+	d.shadows[id] = shadow{owner: owner, role: k.Role}
 	d.owners[owner]++
 	d.current.names[id] = n
 	entry := &d.current.sets[id]
@@ -127,7 +127,7 @@ func (d *Datapath) holds(id SetID, s *model.Set, flags uint8) bool {
 	}
 	extent := d.current.slots[sh.base : sh.base+sh.length]
 	h := extent[0].header()
-	if extent[0].IsHeader != 1 || extent[0].Owner != sh.owner || extent[0].Port != (port{}) ||
+	if extent[0].Kind != slotHeader || extent[0].Owner != sh.owner || extent[0].Port != (port{}) ||
 		h.selectable != uint32(len(s.Backends)) || h.total != uint32(total) || h.length != sh.length {
 		return false
 	}
@@ -151,7 +151,7 @@ func (d *Datapath) store(id SetID, s *model.Set, flags uint8) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	old := d.shadows[id]
-	next := shadow{owner: old.owner}
+	next := shadow{owner: old.owner, role: old.role}
 	entry := &d.current.sets[id]
 	generation := atomic.LoadUint32(&entry.Generation) + 1
 	if total := uint32(len(s.Backends) + len(s.Draining)); total > 0 {

@@ -188,7 +188,7 @@ func (r *rig) kernelSet(t fataler, id SetID) string {
 	}
 	for i := base + 1; i <= base+h.total; i++ {
 		s := r.current.slots[i]
-		if s.Owner != r.current.sets[id].Owner || s.IsHeader != 0 {
+		if s.Owner != r.current.sets[id].Owner || s.Kind != slotBackend {
 			t.Fatalf("slot %d is %+v, of another set", i, s)
 		}
 		b := model.Backend{AddrPort: netip.AddrPortFrom(s.Address.addr(), s.Port.uint16())}
@@ -411,7 +411,7 @@ func TestPublishRepairsWhatSomeoneElseChanged(t *testing.T) {
 		"a backend's port":       func(g *generation, _ SetID, base uint32) { g.slots[base+2].Port[1]++ },
 		"a backend's owner":      func(g *generation, _ SetID, base uint32) { g.slots[base+2].Owner++ },
 		"a draining one's port":  func(g *generation, _ SetID, base uint32) { g.slots[base+3].Port[1]++ },
-		"a backend, to a header": func(g *generation, _ SetID, base uint32) { g.slots[base+1].IsHeader = 1 },
+		"a backend, to a header": func(g *generation, _ SetID, base uint32) { g.slots[base+1].Kind = slotHeader },
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, smallSizes())
@@ -479,11 +479,11 @@ func TestNodeAddressesAreExactlyThoseGiven(t *testing.T) {
 			key := addressOf(list[len(list)-1])
 			want = append(want, hex.EncodeToString(key[:]))
 		}
-		if err := r.SetNodeAddresses(list); err != nil {
+		if err := r.SetNodeAddresses(list, list); err != nil {
 			t.Fatal(err)
 		}
 		var got []string
-		for key := range r.dump()[mapNodes] {
+		for key := range r.dump()[mapAddresses] {
 			got = append(got, key)
 		}
 		slices.Sort(got)

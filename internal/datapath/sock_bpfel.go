@@ -13,6 +13,11 @@ import (
 	"github.com/cilium/ebpf"
 )
 
+type sockAddress struct {
+	_       structs.HostLayout
+	Address [4]uint32
+}
+
 type sockAffinity struct {
 	_       structs.HostLayout
 	Backend struct {
@@ -33,11 +38,64 @@ type sockAffinityKey struct {
 }
 
 type sockBackend struct {
+	_       structs.HostLayout
+	Address [4]uint32
+	Port    uint16
+	Kind    uint16
+	Owner   uint32
+}
+
+type sockDevice struct {
+	_       structs.HostLayout
+	Source4 [4]uint32
+	Source6 [4]uint32
+	Index   uint32
+	Pad     uint32
+}
+
+type sockFlow struct {
+	_          structs.HostLayout
+	Source     [4]uint32
+	Target     [4]uint32
+	SourcePort uint16
+	TargetPort uint16
+	Owner      uint32
+	Set        uint32
+	Seal       uint32
+	Word       uint64
+	Used       uint64
+	Sequence   uint32
+	State      uint8
+	Flags      uint8
+	At         uint8
+	Pad        uint8
+}
+
+type sockFlowKey struct {
+	_          structs.HostLayout
+	Source     [4]uint32
+	Target     [4]uint32
+	SourcePort uint16
+	TargetPort uint16
+	Protocol   uint8
+	At         uint8
+	Pad        uint16
+}
+
+type sockFragment struct {
+	_          structs.HostLayout
+	SourcePort uint16
+	TargetPort uint16
+}
+
+type sockFragmentKey struct {
 	_        structs.HostLayout
-	Address  [4]uint32
-	Port     uint16
-	IsHeader uint16
-	Owner    uint32
+	Source   [4]uint32
+	Target   [4]uint32
+	Id       uint32
+	Protocol uint8
+	At       uint8
+	Pad      uint16
 }
 
 type sockFrontend struct {
@@ -56,11 +114,6 @@ type sockFrontendKey struct {
 	Scope    uint8
 }
 
-type sockNodeAddress struct {
-	_       structs.HostLayout
-	Address [4]uint32
-}
-
 type sockPeer struct {
 	_        structs.HostLayout
 	Frontend struct {
@@ -77,7 +130,7 @@ type sockPeer struct {
 	}
 	Word  uint64
 	Owner uint32
-	Pad   uint32
+	Set   uint32
 }
 
 type sockRangeKey struct {
@@ -131,12 +184,16 @@ type sockUdpPair struct {
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	sockMapFairleadAddresses     = "fairlead_addresses"
 	sockMapFairleadAffinity      = "fairlead_affinity"
 	sockMapFairleadBackends      = "fairlead_backends"
 	sockMapFairleadCounters      = "fairlead_counters"
+	sockMapFairleadDevices       = "fairlead_devices"
+	sockMapFairleadEmbryos       = "fairlead_embryos"
 	sockMapFairleadEvents        = "fairlead_events"
+	sockMapFairleadFlows         = "fairlead_flows"
+	sockMapFairleadFragments     = "fairlead_fragments"
 	sockMapFairleadFrontends     = "fairlead_frontends"
-	sockMapFairleadNodes         = "fairlead_nodes"
 	sockMapFairleadPeers         = "fairlead_peers"
 	sockMapFairleadRanges        = "fairlead_ranges"
 	sockMapFairleadRefused       = "fairlead_refused"
@@ -151,6 +208,7 @@ const (
 	sockProgFairleadSendmsg4     = "fairlead_sendmsg4"
 	sockProgFairleadSendmsg6     = "fairlead_sendmsg6"
 	sockVarHaveMptcp             = "have_mptcp"
+	sockVarHaveServiceCidrs      = "have_service_cidrs"
 	sockVarHaveSetRetval         = "have_set_retval"
 	sockVarHostNetns             = "host_netns"
 	sockVarHostOnly              = "host_only"
@@ -212,12 +270,16 @@ type sockProgramSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type sockMapSpecs struct {
+	FairleadAddresses *ebpf.MapSpec `ebpf:"fairlead_addresses"`
 	FairleadAffinity  *ebpf.MapSpec `ebpf:"fairlead_affinity"`
 	FairleadBackends  *ebpf.MapSpec `ebpf:"fairlead_backends"`
 	FairleadCounters  *ebpf.MapSpec `ebpf:"fairlead_counters"`
+	FairleadDevices   *ebpf.MapSpec `ebpf:"fairlead_devices"`
+	FairleadEmbryos   *ebpf.MapSpec `ebpf:"fairlead_embryos"`
 	FairleadEvents    *ebpf.MapSpec `ebpf:"fairlead_events"`
+	FairleadFlows     *ebpf.MapSpec `ebpf:"fairlead_flows"`
+	FairleadFragments *ebpf.MapSpec `ebpf:"fairlead_fragments"`
 	FairleadFrontends *ebpf.MapSpec `ebpf:"fairlead_frontends"`
-	FairleadNodes     *ebpf.MapSpec `ebpf:"fairlead_nodes"`
 	FairleadPeers     *ebpf.MapSpec `ebpf:"fairlead_peers"`
 	FairleadRanges    *ebpf.MapSpec `ebpf:"fairlead_ranges"`
 	FairleadRefused   *ebpf.MapSpec `ebpf:"fairlead_refused"`
@@ -229,10 +291,11 @@ type sockMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type sockVariableSpecs struct {
-	HaveMptcp     *ebpf.VariableSpec `ebpf:"have_mptcp"`
-	HaveSetRetval *ebpf.VariableSpec `ebpf:"have_set_retval"`
-	HostNetns     *ebpf.VariableSpec `ebpf:"host_netns"`
-	HostOnly      *ebpf.VariableSpec `ebpf:"host_only"`
+	HaveMptcp        *ebpf.VariableSpec `ebpf:"have_mptcp"`
+	HaveServiceCidrs *ebpf.VariableSpec `ebpf:"have_service_cidrs"`
+	HaveSetRetval    *ebpf.VariableSpec `ebpf:"have_set_retval"`
+	HostNetns        *ebpf.VariableSpec `ebpf:"host_netns"`
+	HostOnly         *ebpf.VariableSpec `ebpf:"host_only"`
 }
 
 // sockObjects contains all objects after they have been loaded into the kernel.
@@ -255,12 +318,16 @@ func (o *sockObjects) Close() error {
 //
 // It can be passed to loadSockObjects or ebpf.CollectionSpec.LoadAndAssign.
 type sockMaps struct {
+	FairleadAddresses *ebpf.Map `ebpf:"fairlead_addresses"`
 	FairleadAffinity  *ebpf.Map `ebpf:"fairlead_affinity"`
 	FairleadBackends  *ebpf.Map `ebpf:"fairlead_backends"`
 	FairleadCounters  *ebpf.Map `ebpf:"fairlead_counters"`
+	FairleadDevices   *ebpf.Map `ebpf:"fairlead_devices"`
+	FairleadEmbryos   *ebpf.Map `ebpf:"fairlead_embryos"`
 	FairleadEvents    *ebpf.Map `ebpf:"fairlead_events"`
+	FairleadFlows     *ebpf.Map `ebpf:"fairlead_flows"`
+	FairleadFragments *ebpf.Map `ebpf:"fairlead_fragments"`
 	FairleadFrontends *ebpf.Map `ebpf:"fairlead_frontends"`
-	FairleadNodes     *ebpf.Map `ebpf:"fairlead_nodes"`
 	FairleadPeers     *ebpf.Map `ebpf:"fairlead_peers"`
 	FairleadRanges    *ebpf.Map `ebpf:"fairlead_ranges"`
 	FairleadRefused   *ebpf.Map `ebpf:"fairlead_refused"`
@@ -270,12 +337,16 @@ type sockMaps struct {
 
 func (m *sockMaps) Close() error {
 	return _SockClose(
+		m.FairleadAddresses,
 		m.FairleadAffinity,
 		m.FairleadBackends,
 		m.FairleadCounters,
+		m.FairleadDevices,
+		m.FairleadEmbryos,
 		m.FairleadEvents,
+		m.FairleadFlows,
+		m.FairleadFragments,
 		m.FairleadFrontends,
-		m.FairleadNodes,
 		m.FairleadPeers,
 		m.FairleadRanges,
 		m.FairleadRefused,
@@ -288,10 +359,11 @@ func (m *sockMaps) Close() error {
 //
 // It can be passed to loadSockObjects or ebpf.CollectionSpec.LoadAndAssign.
 type sockVariables struct {
-	HaveMptcp     *ebpf.Variable `ebpf:"have_mptcp"`
-	HaveSetRetval *ebpf.Variable `ebpf:"have_set_retval"`
-	HostNetns     *ebpf.Variable `ebpf:"host_netns"`
-	HostOnly      *ebpf.Variable `ebpf:"host_only"`
+	HaveMptcp        *ebpf.Variable `ebpf:"have_mptcp"`
+	HaveServiceCidrs *ebpf.Variable `ebpf:"have_service_cidrs"`
+	HaveSetRetval    *ebpf.Variable `ebpf:"have_set_retval"`
+	HostNetns        *ebpf.Variable `ebpf:"host_netns"`
+	HostOnly         *ebpf.Variable `ebpf:"host_only"`
 }
 
 // sockPrograms contains all programs after they have been loaded into the kernel.

@@ -127,7 +127,7 @@ type stressWriter struct {
 func newStressWriter(t *testing.T, slots uint32) *stressWriter {
 	t.Helper()
 	w := &stressWriter{
-		rig:  newRig(t, Sizes{Frontends: 1024, Sets: 1024, Backends: slots, Affinity: 2, UDP: 2, Ranges: 2}),
+		rig:  newRig(t, Sizes{Frontends: 1024, Sets: 1024, Backends: slots, Affinity: 2, Flows: 2, UDP: 2, Ranges: 2}),
 		sets: map[int]SetID{},
 	}
 	w.attach()

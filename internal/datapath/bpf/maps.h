@@ -60,12 +60,21 @@ struct set {
 #define SET_DROP     (1U << 0) /* without a backend: drop, not reject */
 #define SET_AFFINITY (1U << 1)
 #define SET_RANGES   (1U << 2) /* only sources in the owner's ranges */
+#define SET_MAGLEV   (1U << 3) /* the extent has a Maglev table */
 
 #define WORD_BASE(w)  ((__u32)((w) >> 32))
 #define WORD_FLAGS(w) ((__u32)((w) >> 24) & 0xff)
 #define WORD_COUNT(w) ((__u32)(w)&0xffffff)
 
-/* A slot holds a backend, or the header of an extent. */
+/* A slot holds a backend, the header of an extent, or eight entries of its
+ * Maglev table, which follows the backends: each is the index of a selectable
+ * backend, in host byte order. */
+#define MAGLEV_PER_SLOT 8
+
+#define SLOT_BACKEND 0
+#define SLOT_HEADER  1
+#define SLOT_MAGLEV  2
+
 struct backend {
 	union {
 		__be32 address[4];
@@ -75,9 +84,10 @@ struct backend {
 			__u32 generation;
 			__u32 length; /* slots of the extent, header included */
 		} header;
+		__u16 maglev[MAGLEV_PER_SLOT];
 	};
-	__be16 port;
-	__u16 is_header;
+	__be16 port; /* of a header: entries of the Maglev table, in host byte order */
+	__u16 kind;
 	__u32 owner;
 };
 
@@ -119,18 +129,42 @@ struct {
 	__uint(max_entries, 1);
 } fairlead_ranges SEC(".maps");
 
-/* The addresses of this node that serve NodePorts (R24). */
-struct node_address {
+/* What is known of an address, whatever the port. Bits are set before the
+ * frontends that they announce are written, and taken away after them. */
+#define ADDRESS_NODEPORT   (1U << 0) /* this node's, and serves NodePorts (R24) */
+#define ADDRESS_NODE	   (1U << 1) /* this node's */
+#define ADDRESS_SERVICE	   (1U << 2) /* some frontend has it */
+#define ADDRESS_CLUSTER_IP (1U << 3) /* some frontend has it as its ClusterIP (R38) */
+
+struct address {
 	__be32 address[4];
 };
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct node_address);
+	__type(key, struct address);
 	__type(value, __u32);
-	__uint(max_entries, 4096);
-} fairlead_nodes SEC(".maps");
+	__uint(max_entries, 1);
+} fairlead_addresses SEC(".maps");
+
+/* The node's devices on the wire, by index: those with programs of ours that
+ * face other machines. A flow that leaves by one of them comes back through a
+ * program of ours, so its source can be rewritten. */
+struct device {
+	__be32 source4[4]; /* mapped; all zero: the device has none */
+	__be32 source6[4];
+	__u32 index; /* repeats the key, see struct frontend */
+	__u32 pad;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32);
+	__type(value, struct device);
+	__uint(max_entries, 1024);
+} fairlead_devices SEC(".maps");
 
 /* Session affinity (R18). The client is a network namespace on the socket
  * path (its cookie, in client[0] and client[1]) and an address on the wire. */
@@ -162,7 +196,7 @@ struct peer {
 	struct endpoint backend;
 	__u64 word; /* of the set, when the backend was last known to be in it */
 	__u32 owner;
-	__u32 pad;
+	__u32 set;
 };
 
 struct {
@@ -197,6 +231,89 @@ struct {
 	__uint(max_entries, 1);
 } fairlead_udp SEC(".maps");
 
+/* Flows on the wire. A flow has two elements, one for each direction: the key
+ * is a packet as it arrives at a program, the value what it becomes. Those of
+ * a flow that nobody has confirmed stand in fairlead_embryos: a flood of them
+ * cannot push out a flow in fairlead_flows. A TCP flow is confirmed by the
+ * client's acknowledgement of the backend's sequence number, a UDP flow by a
+ * datagram of the client after one of the backend. */
+#define AT_INGRESS 0
+#define AT_EGRESS  1
+
+struct flow_key {
+	__be32 source[4];
+	__be32 target[4];
+	__be16 source_port;
+	__be16 target_port;
+	__u8 protocol;
+	__u8 at; /* AT_*: the program that this direction passes */
+	__u16 pad;
+};
+
+#define FLOW_REPLY    (1U << 0) /* from the backend to the client */
+#define FLOW_REDIRECT (1U << 1) /* leaves by the wire past the stack, both ways */
+#define FLOW_SNAT     (1U << 2) /* the backend sees an address of the node */
+#define FLOW_INSIDE   (1U << 3) /* the client is a pod of this node */
+
+/* What the flow has come to; bits are only ever added. */
+#define FLOW_ANSWERED	(1U << 0) /* the backend has sent something */
+#define FLOW_FIN_CLIENT (1U << 1)
+#define FLOW_FIN_SERVER (1U << 2)
+#define FLOW_RESET	(1U << 3)
+
+struct flow {
+	__be32 source[4];
+	__be32 target[4];
+	__be16 source_port;
+	__be16 target_port;
+	__u32 owner;
+	__u32 set;
+	__u32 seal; /* flow_seal() of the key and the fields above, and of flags */
+	__u64 word; /* of the set, when the backend was last known to be in it */
+	__u64 used; /* nanoseconds of CLOCK_MONOTONIC, to about a second */
+	__u32 sequence; /* of a reply's SYN */
+	__u8 state;
+	__u8 flags;
+	__u8 at;  /* of the other direction's key */
+	__u8 pad;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__type(key, struct flow_key);
+	__type(value, struct flow);
+	__uint(max_entries, 1);
+} fairlead_flows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__type(key, struct flow_key);
+	__type(value, struct flow);
+	__uint(max_entries, 1);
+} fairlead_embryos SEC(".maps");
+
+/* The ports of a datagram whose first fragment has passed. */
+struct fragment_key {
+	__be32 source[4];
+	__be32 target[4];
+	__u32 id;
+	__u8 protocol;
+	__u8 at;
+	__u16 pad;
+};
+
+struct fragment {
+	__be16 source_port;
+	__be16 target_port;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__type(key, struct fragment_key);
+	__type(value, struct fragment);
+	__uint(max_entries, 8192);
+} fairlead_fragments SEC(".maps");
+
 /* Refusals: a counter per frontend and reason, and each one as it happens. */
 struct refusal_key {
 	__be32 address[4];
@@ -217,8 +334,10 @@ struct refusal {
 	__u8 reason;
 	__u8 dropped; /* 0: reject */
 	__u8 host;    /* the caller is in the node's own namespace */
-	__u8 pad[2];
+	__be16 source_port;
 	char command[16];
+	__be32 source[4]; /* of a packet; all zero at a socket */
+	__u32 device;	  /* index; 0 at a socket */
 };
 
 struct {
@@ -234,10 +353,22 @@ struct {
 } fairlead_events SEC(".maps");
 
 /* Counters that stand alone; COUNTER_* index it. */
-#define COUNTER_EVENTS_LOST	 0 /* the ring buffer was full */
-#define COUNTER_AFFINITY_CREATED 1
-#define COUNTER_UDP_CREATED	 2
-#define COUNTER_MAX		 8
+#define COUNTER_EVENTS_LOST	  0 /* the ring buffer was full */
+#define COUNTER_AFFINITY_CREATED  1
+#define COUNTER_UDP_CREATED	  2
+#define COUNTER_EMBRYOS_CREATED	  3 /* elements, two for each flow */
+#define COUNTER_EMBRYOS_DELETED	  4
+#define COUNTER_FLOWS_CREATED	  5
+#define COUNTER_FLOWS_DELETED	  6
+#define COUNTER_PORTS_EXHAUSTED	  7 /* no free port for the node's own address */
+#define COUNTER_FRAGMENTS_UNKNOWN 8 /* of a datagram whose first one did not pass */
+#define COUNTER_MALFORMED	  9 /* of a Service's address, and could not be read */
+#define COUNTER_UNROUTABLE	  10 /* translated, and the node has no way to the target */
+#define COUNTER_TOO_BIG		  11 /* answered with the size that fits */
+#define COUNTER_NO_FLOW		  12 /* amid a connection that is not known here */
+#define COUNTER_RELEASED	  13 /* UDP flows whose backend was gone (R35) */
+#define COUNTER_FAILED		  14 /* a helper of the kernel refused; the packet was dropped */
+#define COUNTER_MAX		  24
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -247,10 +378,11 @@ struct {
 } fairlead_counters SEC(".maps");
 
 /* Settings that the loader fixes before the program is verified. */
-volatile const __u64 host_netns = 0;	 /* cookie of the node's namespace */
-volatile const __u8 host_only = 0;	 /* --socket-path=host */
-volatile const __u8 have_set_retval = 0; /* else every refusal is EPERM */
-volatile const __u8 have_mptcp = 0;	 /* else MPTCP sockets show a backend as peer */
+volatile const __u64 host_netns = 0;	    /* cookie of the node's namespace */
+volatile const __u8 host_only = 0;	    /* --socket-path=host */
+volatile const __u8 have_set_retval = 0;    /* else every refusal is EPERM */
+volatile const __u8 have_mptcp = 0;	    /* else MPTCP sockets show a backend as peer */
+volatile const __u8 have_service_cidrs = 0; /* fairlead_ranges has some, of owner 0 (R38) */
 
 static __always_inline void count(__u32 which)
 {

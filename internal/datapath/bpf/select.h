@@ -36,6 +36,10 @@ enum reason {
 	REASON_SOURCE_RANGE = 3,      /* R22 */
 	REASON_SOURCE_UNKNOWN = 4,    /* R22, before the source is chosen */
 	REASON_CHANGING = 5,	      /* two tries met a change in the making */
+	REASON_UNKNOWN_PORT = 6,      /* R38, of a known ClusterIP */
+	REASON_UNALLOCATED = 7,	      /* R38, in a service CIDR */
+	REASON_NO_PORT = 8,	      /* the node's own ports are all in use */
+	REASON_NO_FLOW = 9,	      /* amid a connection that is not known here */
 };
 
 struct selection {
@@ -47,9 +51,12 @@ struct selection {
 	__u8 protocol;
 	__u8 reason;
 	__u8 dropped;
-	__u8 pad;
-	__u64 netns;
-	__be32 source[4]; /* bound address; all zero if not bound */
+	__u8 wire;	  /* a packet rather than a socket */
+	__u8 outside;	  /* of a packet: it came from another machine */
+	__u8 pad[3];
+	__u32 hash;	  /* of a packet: chooses from a Maglev table */
+	__u64 netns;	  /* of a socket */
+	__be32 source[4]; /* of a packet, or bound; all zero if not bound */
 };
 
 static __always_inline bool is_v4(const __be32 *a)
@@ -101,16 +108,19 @@ static __always_inline __u32 frontend_seal(const struct frontend_key *k, __u32 s
 	return h;
 }
 
-/* Whether NodePorts of the dialled address are this node's to serve (R24): a
- * pod's own loopback is its own, another node's address is left alone. */
-static __always_inline bool serves_node_ports(const struct selection *s)
+/* What is known of the dialled address (ADDRESS_*). A pod's own loopback is
+ * its own, and no packet from the wire is for ours; another node's address is
+ * left alone (R24). */
+static __always_inline __u32 address_flags(const struct selection *s)
 {
-	struct node_address a;
+	struct address a;
+	__u32 *flags;
 
 	if (is_loopback(s->target.address))
-		return s->netns == host_netns;
+		return !s->wire && s->netns == host_netns ? ADDRESS_NODEPORT : 0;
 	__builtin_memcpy(&a, s->target.address, sizeof(a));
-	return bpf_map_lookup_elem(&fairlead_nodes, &a) != NULL;
+	flags = bpf_map_lookup_elem(&fairlead_addresses, &a);
+	return flags ? *flags : 0;
 }
 
 /* The kernel replaces an element by linking the new one in at the head of its
@@ -127,32 +137,88 @@ static __always_inline const struct frontend *look_twice(const struct frontend_k
 	return bpf_map_lookup_elem(&fairlead_frontends, key);
 }
 
-static __always_inline const struct frontend *find_frontend(const struct selection *s,
-							    struct frontend_key *key)
+/* A row of scope "all" stands under SCOPE_INTERNAL for packets from outside,
+ * too. */
+static __always_inline const struct frontend *find_scope(const struct selection *s,
+							 struct frontend_key *key)
 {
 	const struct frontend *f;
 
-	__builtin_memcpy(key->address, s->target.address, sizeof(key->address));
-	key->port = s->target.port;
-	key->protocol = s->protocol;
-	key->scope = SCOPE_INTERNAL;
-	/* The unspecified address is loopback here, not the wildcard's key. */
-	if (!is_unspecified(key->address)) {
+	if (s->outside) {
+		key->scope = SCOPE_EXTERNAL;
 		f = look_twice(key);
 		if (f)
 			return f;
 	}
-	if (!serves_node_ports(s))
-		return NULL;
-	if (is_v4(key->address)) {
-		key->address[3] = 0;
-	} else {
-		key->address[0] = 0;
-		key->address[1] = 0;
-		key->address[2] = 0;
-		key->address[3] = 0;
-	}
+	key->scope = SCOPE_INTERNAL;
 	return look_twice(key);
+}
+
+/* Whether the address is of a range from which ClusterIPs are given. */
+static __always_inline bool in_service_cidrs(const struct selection *s)
+{
+	struct range_key k = { .prefixlen = 160 };
+
+	if (!have_service_cidrs)
+		return false;
+	__builtin_memcpy(k.address, s->target.address, sizeof(k.address));
+	return bpf_map_lookup_elem(&fairlead_ranges, &k) != NULL;
+}
+
+/* R38: nothing else answers at a ClusterIP, so what no frontend takes is
+ * refused rather than sent to wherever the default route leads. */
+static __always_inline enum verdict refuse_unknown(struct selection *s, __u32 flags)
+{
+	if (flags & ADDRESS_CLUSTER_IP) {
+		s->dropped = 0;
+		s->reason = REASON_UNKNOWN_PORT;
+		return VERDICT_REFUSE;
+	}
+	if (flags || !in_service_cidrs(s))
+		return VERDICT_PASS;
+	s->dropped = 1;
+	s->reason = REASON_UNALLOCATED;
+	return VERDICT_REFUSE;
+}
+
+/* The frontend that the dialled address means, or the verdict where none does.
+ * A socket's address is most often a Service's, a packet's most often not: the
+ * one is looked up at once, the other after what is known of the address. */
+static __always_inline const struct frontend *find_frontend(struct selection *s,
+							    struct frontend_key *key,
+							    enum verdict *missing)
+{
+	const struct frontend *f;
+	__u32 flags = ADDRESS_SERVICE;
+
+	__builtin_memcpy(key->address, s->target.address, sizeof(key->address));
+	key->port = s->target.port;
+	key->protocol = s->protocol;
+	if (s->wire)
+		flags = address_flags(s);
+	/* The unspecified address is loopback here, not the wildcard's key. */
+	if (flags & ADDRESS_SERVICE && !is_unspecified(key->address)) {
+		f = find_scope(s, key);
+		if (f)
+			return f;
+	}
+	if (!s->wire)
+		flags = address_flags(s);
+	if (flags & ADDRESS_NODEPORT) {
+		if (is_v4(key->address)) {
+			key->address[3] = 0;
+		} else {
+			key->address[0] = 0;
+			key->address[1] = 0;
+			key->address[2] = 0;
+			key->address[3] = 0;
+		}
+		f = find_scope(s, key);
+		if (f)
+			return f;
+	}
+	*missing = refuse_unknown(s, flags);
+	return NULL;
 }
 
 /* The borrow of a - b - c, without a branch. */
@@ -217,7 +283,7 @@ static __always_inline bool read_slot(__u32 slot, __u32 owner, struct endpoint *
 {
 	struct backend *b = bpf_map_lookup_elem(&fairlead_backends, &slot);
 
-	if (!b || READ_ONCE(b->owner) != owner || b->is_header)
+	if (!b || READ_ONCE(b->owner) != owner || b->kind != SLOT_BACKEND)
 		return false;
 	__builtin_memcpy(out->address, b->address, sizeof(out->address));
 	out->port = b->port;
@@ -241,7 +307,7 @@ static __always_inline bool is_member(const struct selection *s, const struct en
 	if (is_selectable(s, e))
 		return true;
 	header = bpf_map_lookup_elem(&fairlead_backends, &base);
-	if (!base || !header || !header->is_header || header->owner != s->owner)
+	if (!base || !header || header->kind != SLOT_HEADER || header->owner != s->owner)
 		return false;
 	selectable = header->header.selectable;
 	total = header->header.total;
@@ -267,12 +333,34 @@ static __always_inline enum verdict check_source(struct selection *s)
 	return VERDICT_REFUSE;
 }
 
-/* Chooses among all selectable backends with equal chance. */
+/* What the extent's Maglev table says for the hash: the index of a backend.
+ * Every node makes the same table of the same backends. */
+static __always_inline bool look_in_table(const struct selection *s, __u32 *index)
+{
+	__u32 at = WORD_BASE(s->word), entries, entry;
+	struct backend *b = bpf_map_lookup_elem(&fairlead_backends, &at);
+
+	if (!b || READ_ONCE(b->owner) != s->owner || b->kind != SLOT_HEADER || !b->port)
+		return false;
+	entries = b->port;
+	entry = (__u32)((__u64)s->hash * entries >> 32);
+	at += 1 + b->header.total + entry / MAGLEV_PER_SLOT;
+	b = bpf_map_lookup_elem(&fairlead_backends, &at);
+	if (!b || READ_ONCE(b->owner) != s->owner || b->kind != SLOT_MAGLEV)
+		return false;
+	*index = b->maglev[entry % MAGLEV_PER_SLOT];
+	return *index < WORD_COUNT(s->word);
+}
+
+/* Chooses among all selectable backends with equal chance, or, where a packet
+ * is to choose alike on every node, by its hash. */
 static __always_inline enum verdict choose(struct selection *s)
 {
 	__u32 n = WORD_COUNT(s->word);
 	__u32 i = (__u32)((__u64)bpf_get_prandom_u32() * n >> 32);
 
+	if (s->wire && WORD_FLAGS(s->word) & SET_MAGLEV && !look_in_table(s, &i))
+		return VERDICT_AGAIN;
 	if (!read_slot(WORD_BASE(s->word) + 1 + i, s->owner, &s->backend))
 		return VERDICT_AGAIN;
 	return VERDICT_FORWARD;
@@ -282,6 +370,11 @@ static __always_inline struct affinity_key affinity_key(const struct selection *
 {
 	struct affinity_key key = { .owner = s->owner, .kind = CLIENT_NETNS };
 
+	if (s->wire) {
+		__builtin_memcpy(key.client, s->source, sizeof(key.client));
+		key.kind = CLIENT_ADDRESS;
+		return key;
+	}
 	key.client[0] = (__u32)s->netns;
 	key.client[1] = (__u32)(s->netns >> 32);
 	return key;
@@ -349,14 +442,15 @@ static __noinline int select_once(struct selection *s, const struct peer *prefer
 	const struct frontend *found;
 	struct frontend_key key = {};
 	struct frontend f;
+	enum verdict missing = VERDICT_PASS;
 	struct set *set;
 	__u32 flags, seconds;
 
 	if (!s)
 		return VERDICT_PASS;
-	found = find_frontend(s, &key);
+	found = find_frontend(s, &key, &missing);
 	if (!found)
-		return VERDICT_PASS;
+		return missing;
 	f = *found;
 	if (!same_key(&f.key, &key) || f.seal != frontend_seal(&key, f.set, f.owner))
 		return VERDICT_AGAIN;

@@ -95,7 +95,9 @@ static __always_inline int refuse(const struct selection *s)
 		r->reason = s->reason;
 		r->dropped = s->dropped;
 		r->host = s->netns == host_netns;
-		__builtin_memset(r->pad, 0, sizeof(r->pad));
+		r->source_port = 0;
+		__builtin_memcpy(r->source, s->source, sizeof(r->source));
+		r->device = 0;
 		bpf_get_current_comm(r->command, sizeof(r->command));
 		bpf_ringbuf_submit(r, 0);
 	} else {
@@ -142,6 +144,7 @@ static __always_inline void remember(struct bpf_sock_addr *ctx, const struct sel
 	p->backend = s->backend;
 	p->word = s->word;
 	p->owner = s->owner;
+	p->set = s->set;
 }
 
 /* A socket that dialled a Service before, UDP or a TCP one that was refused,

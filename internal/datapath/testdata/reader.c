@@ -112,7 +112,7 @@ static __always_inline bool is_mixed(const struct selection *s)
 	__u32 base = WORD_BASE(s->word), n = WORD_COUNT(s->word);
 	struct backend *header = bpf_map_lookup_elem(&fairlead_backends, &base);
 
-	if (!header || !header->is_header || header->owner != s->owner ||
+	if (!header || header->kind != SLOT_HEADER || header->owner != s->owner ||
 	    header->header.selectable != n || header->header.total < n ||
 	    (header->header.generation & 0xffff) != bpf_ntohs(s->backend.port))
 		return true;
