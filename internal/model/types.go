@@ -156,6 +156,7 @@ type Service struct {
 
 	InternalTrafficPolicy TrafficPolicy
 	ExternalTrafficPolicy TrafficPolicy
+	HealthCheckNodePort   uint16 // 0 = none (R29)
 	// AffinitySeconds is 0 for sessionAffinity None.
 	AffinitySeconds uint32
 }
@@ -189,6 +190,9 @@ type EndpointSlice struct {
 	Family          Family
 	Endpoints       []Endpoint
 	Ports           []EndpointPort
+	// Triggered is when the change of a pod or Service happened that led to
+	// this version; zero if unknown (R32).
+	Triggered time.Time
 }
 
 // ServiceName is the Service the slice belongs to.

@@ -22,6 +22,9 @@ const (
 	defaultAffinity = corev1.DefaultClientIPServiceAffinitySeconds
 	// maxAffinity is the longest timeout the API allows: a day (R18).
 	maxAffinity = 86400
+	// toBeDeletedTaint is how the cluster autoscaler marks a node that it is
+	// about to remove (R30).
+	toBeDeletedTaint = "ToBeDeletedByClusterAutoscaler"
 )
 
 // Converter turns objects of the API into the model's values. The zero value
@@ -73,6 +76,7 @@ func (c *Converter) service(in *corev1.Service) (Event, []Problem) {
 		Ports:                 c.servicePorts(f, spec),
 		InternalTrafficPolicy: internalPolicy(f, spec.InternalTrafficPolicy),
 		ExternalTrafficPolicy: trafficPolicy(f, "spec.externalTrafficPolicy", string(spec.ExternalTrafficPolicy)),
+		HealthCheckNodePort:   f.port("spec.healthCheckNodePort", spec.HealthCheckNodePort, 0),
 		AffinitySeconds:       affinity(f, spec),
 	}
 	event := Event{Kind: KindService, Name: out.Name, ResourceVersion: in.ResourceVersion}
@@ -248,9 +252,12 @@ func (c *Converter) node(in *corev1.Node) (Event, []Problem) {
 		Name:      in.Name,
 		Zone:      in.Labels[corev1.LabelTopologyZone],
 		Addresses: nodeAddresses(f, in.Status.Addresses),
+		Leaving:   in.DeletionTimestamp != nil || slices.ContainsFunc(in.Spec.Taints, isToBeDeleted),
 	}
 	return event, f.list
 }
+
+func isToBeDeleted(t corev1.Taint) bool { return t.Key == toBeDeletedTaint }
 
 func nodeAddresses(f *faults, in []corev1.NodeAddress) []string {
 	var out []string

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -37,6 +38,7 @@ func (c *Converter) slice(in *discoveryv1.EndpointSlice) (Event, []Problem) {
 		Family:          family,
 		Endpoints:       c.endpoints(f, family, in.Endpoints),
 		Ports:           c.endpointPorts(f, in.Ports),
+		Triggered:       triggered(in.Annotations),
 	}
 	if len(f.list) > 0 {
 		return event, f.list
@@ -48,6 +50,16 @@ func (c *Converter) slice(in *discoveryv1.EndpointSlice) (Event, []Problem) {
 func ours(in *discoveryv1.EndpointSlice) bool {
 	_, headless := in.Labels[corev1.IsHeadlessService]
 	return !headless && in.AddressType != discoveryv1.AddressTypeFQDN && in.Labels[discoveryv1.LabelServiceName] != ""
+}
+
+// triggered returns the time in the annotation for it (R32). One that cannot be
+// read is worth no complaint: all that it costs is a sample.
+func triggered(annotations map[string]string) time.Time {
+	t, err := time.Parse(time.RFC3339Nano, annotations[corev1.EndpointsLastChangeTriggerTime])
+	if err != nil {
+		return time.Time{}
+	}
+	return t.UTC()
 }
 
 // endpoints converts all endpoints of a slice. Their addresses lie in one

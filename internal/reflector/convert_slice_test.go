@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -88,6 +89,18 @@ func TestConvertEndpointSlice(t *testing.T) {
 			func(s *model.EndpointSlice) {
 				s.Endpoints[0].Addresses = []netip.Addr{netip.MustParseAddr("169.254.128.7")}
 			}},
+		{"the time of the change that led to it is kept (R32)",
+			func(s *discoveryv1.EndpointSlice) {
+				s.Annotations = map[string]string{corev1.EndpointsLastChangeTriggerTime: "2026-11-20T11:00:00.25+01:00"}
+			},
+			func(s *model.EndpointSlice) {
+				s.Triggered = time.Date(2026, 11, 20, 10, 0, 0, 250_000_000, time.UTC)
+			}},
+		{"a time that is none does no harm (R32)",
+			func(s *discoveryv1.EndpointSlice) {
+				s.Annotations = map[string]string{corev1.EndpointsLastChangeTriggerTime: "yesterday"}
+			},
+			func(*model.EndpointSlice) {}},
 		{"no endpoints is a slice like any other (R13)",
 			func(s *discoveryv1.EndpointSlice) { s.Endpoints = nil },
 			func(s *model.EndpointSlice) { s.Endpoints = nil }},

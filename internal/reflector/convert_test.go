@@ -114,6 +114,9 @@ func TestConvertService(t *testing.T) {
 					{Address: netip.MustParseAddr("192.0.2.3"), Proxy: true},
 				}
 			}},
+		{"the port of the health check is kept (R29)",
+			func(s *corev1.Service) { s.Spec.HealthCheckNodePort = 32000 },
+			func(s *model.Service) { s.HealthCheckNodePort = 32000 }},
 		{"a loopback address of a load balancer is kept, for the API server takes it",
 			func(s *corev1.Service) {
 				s.Spec.Type = corev1.ServiceTypeLoadBalancer
@@ -249,6 +252,8 @@ func TestConvertServiceRefuses(t *testing.T) {
 			[]string{"spec.ports[0].port: 70000 is not a port number from 1 to 65535"}},
 		{"a negative node port", ports(corev1.ServicePort{Port: 80, NodePort: -1}),
 			[]string{"spec.ports[0].nodePort: -1 is not a port number from 0 to 65535"}},
+		{"a port of the health check that is none", func(s *corev1.Service) { s.Spec.HealthCheckNodePort = 70000 },
+			[]string{"spec.healthCheckNodePort: 70000 is not a port number from 0 to 65535"}},
 		{"an unknown protocol", ports(corev1.ServicePort{Port: 80, Protocol: "tcp"}),
 			[]string{`spec.ports[0].protocol: "tcp" is none of TCP, UDP, SCTP`}},
 		{"an unnamed port among several", ports(corev1.ServicePort{Port: 80}, corev1.ServicePort{Name: "b", Port: 81}),
@@ -342,6 +347,17 @@ func TestConvertNode(t *testing.T) {
 			corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"},
 				Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "x"}}}},
 			&Node{Name: "n1"}, []string{`Node n1: status.addresses[0].address: ignored: "x" is not an IP address`}},
+		{"a node that is being deleted leaves (R30)",
+			corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", DeletionTimestamp: &metav1.Time{}}},
+			&Node{Name: "n1", Leaving: true}, nil},
+		{"a node that the cluster autoscaler will delete leaves (R30)",
+			corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"},
+				Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "other"}, {Key: "ToBeDeletedByClusterAutoscaler"}}}},
+			&Node{Name: "n1", Leaving: true}, nil},
+		{"a node with other taints stays (R30)",
+			corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"},
+				Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "node.kubernetes.io/unschedulable"}}}},
+			&Node{Name: "n1"}, nil},
 		{"a node without a name is refused", corev1.Node{}, nil, []string{"metadata.name: the name is missing"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

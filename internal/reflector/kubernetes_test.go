@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -376,5 +377,21 @@ func TestStoreAnswersAListOfEndpointSlicesInOneCall(t *testing.T) {
 	}
 	if len(r.listed) != 1 {
 		t.Errorf("listed %d times", len(r.listed))
+	}
+}
+
+func TestOfWhatAListBringsOnlyTheTriggerTimeIsKept(t *testing.T) {
+	const at = "2026-11-20T10:00:00Z"
+	in := webSlice()
+	in.Annotations = map[string]string{corev1.EndpointsLastChangeTriggerTime: at, "large": strings.Repeat("x", 1<<16)}
+	in.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
+	out, err := (&store{}).Transformer()(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := webSlice()
+	want.Annotations = map[string]string{corev1.EndpointsLastChangeTriggerTime: at}
+	if diff := cmp.Diff(want, out); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
 	}
 }

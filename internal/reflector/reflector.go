@@ -47,6 +47,9 @@ type Node struct {
 	Name      string
 	Zone      string
 	Addresses []string // status.addresses of type InternalIP and ExternalIP
+	// Leaving says that load balancers shall send nothing new here (R30): the
+	// node is being deleted, or marked for it by the cluster autoscaler.
+	Leaving bool
 }
 
 // Problem is an object, or a file, that could not be read. The last good

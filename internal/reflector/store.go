@@ -136,11 +136,20 @@ func (s *store) Transformer() cache.TransformFunc {
 			return obj, nil
 		}
 		m.SetManagedFields(nil)
-		m.SetAnnotations(nil)
+		m.SetAnnotations(readAnnotations(m.GetAnnotations()))
 		m.SetOwnerReferences(nil)
 		if node, ok := obj.(*corev1.Node); ok {
 			node.Status.Images = nil
 		}
 		return obj, nil
 	}
+}
+
+// readAnnotations keeps the one annotation that the Converter reads.
+func readAnnotations(all map[string]string) map[string]string {
+	at, there := all[corev1.EndpointsLastChangeTriggerTime]
+	if !there {
+		return nil
+	}
+	return map[string]string{corev1.EndpointsLastChangeTriggerTime: at}
 }
