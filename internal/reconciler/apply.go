@@ -43,6 +43,7 @@ func (b *batch) fail(name model.Name, k model.FrontendKey, err error) {
 
 // apply writes a batch of changes and reports how it went.
 func (r *Reconciler) apply(changes []tables.Change) {
+	began := time.Now()
 	b := &batch{
 		release:  r.release,
 		services: make([]model.Name, 0, len(changes)),
@@ -59,6 +60,9 @@ func (r *Reconciler) apply(changes []tables.Change) {
 	r.insert(b)
 	r.remove(b)
 	r.report(b)
+	if r.cfg.Tried != nil {
+		r.cfg.Tried(Batch{Changes: changes, Failed: b.failed, Took: time.Since(began)})
+	}
 }
 
 // plan publishes the sets of one Service and collects its frontends.

@@ -60,6 +60,16 @@ type Config struct {
 	// predecessor's leavings are pruned, and nothing that is served is Lost: now
 	// the programs may be attached. An error is retried.
 	Filled func() error
+	// Tried, unless nil, hears of each batch after the tables did.
+	Tried func(Batch)
+}
+
+// Batch is one round of writing.
+type Batch struct {
+	Changes []tables.Change
+	// Failed has the Services of which not everything could be written.
+	Failed map[model.Name]map[model.FrontendKey]error
+	Took   time.Duration
 }
 
 // Stats counts what the reconciler did. Its fields may be read at any time.

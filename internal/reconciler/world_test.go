@@ -26,6 +26,7 @@ type world struct {
 	reconciler *Reconciler
 	filled     int
 	fillError  error
+	tried      func(Batch) // hears of each batch, unless nil
 }
 
 func newWorld(t reporter, k *kernel) *world {
@@ -45,6 +46,11 @@ func newWorld(t reporter, k *kernel) *world {
 			}
 			w.filled++
 			return w.fillError
+		},
+		Tried: func(b Batch) {
+			if w.tried != nil {
+				w.tried(b)
+			}
 		},
 	})
 	if err != nil {

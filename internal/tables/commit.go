@@ -135,6 +135,7 @@ func (w *Writer) write(txn statedb.WriteTxn, in *input, now time.Time) {
 		Name: in.name, Object: in.object, Slices: in.slices,
 		Ignored: model.Ignored(in.object, &w.options),
 		Own:     in.own, Compiled: in.own.WithShadows(w.contest.holder, in.name),
+		Triggers: in.triggers,
 	}
 	in.own = model.Compiled{}
 	before := in.row

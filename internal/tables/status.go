@@ -27,6 +27,7 @@ type status struct {
 	revision   uint64
 	time       time.Time
 	exceptions map[model.Name]exception // values are never modified
+	unsettled  unsettled
 }
 
 // exception is a Service with failed rows, or one that had some: then healed
@@ -54,6 +55,7 @@ func (t *Tables) Report(r Report) {
 	defer t.mu.Unlock()
 	t.status.revision = max(t.status.revision, r.Revision)
 	t.status.time = r.Time
+	t.status.unsettled.reached(t.status.revision, r.Time)
 	for _, name := range r.Tried {
 		if len(r.Failed[name]) > 0 {
 			continue

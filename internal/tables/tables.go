@@ -42,6 +42,8 @@ type Service struct {
 	Changed time.Time
 	// History holds the last transitions, oldest first.
 	History []Transition
+	// Triggers are what led to the versions of the slices.
+	Triggers Triggers
 
 	key string // namespace/name, the primary key
 }

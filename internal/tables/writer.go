@@ -20,13 +20,15 @@ type Writer struct {
 	tables  *Tables
 	options model.Options
 	now     func() time.Time
+	started time.Time
 
-	mu      sync.Mutex // guards the queue and what sources say
-	queue   [][]reflector.Event
-	node    *model.Node // a new node to be taken, or nil
-	sources [3]sourceState
-	problem []reflector.Problem
-	wake    chan struct{}
+	mu       sync.Mutex // guards the queue and what sources say
+	queue    [][]reflector.Event
+	node     *model.Node // a new node to be taken, or nil
+	sources  [3]sourceState
+	problem  []reflector.Problem
+	arrivals arrivals
+	wake     chan struct{}
 
 	// Owned by Run from here on.
 	current   model.Node
@@ -47,6 +49,8 @@ type input struct {
 	slices []*model.EndpointSlice
 	row    *Service // as committed last; nil without an object
 
+	triggers Triggers
+
 	// contender is how the Service entered the contest last.
 	contender model.Contender
 
@@ -65,7 +69,7 @@ type sourceState struct {
 // NewWriter returns the writer of t. There must be one only.
 func NewWriter(t *Tables, node model.Node, options model.Options) *Writer {
 	return &Writer{
-		tables: t, options: options, now: time.Now, current: node,
+		tables: t, options: options, now: time.Now, started: time.Now(), current: node,
 		wake:   make(chan struct{}, 1),
 		inputs: map[model.Name]*input{}, owners: map[model.Name]*input{}, contest: newContest(),
 		firstSeen: []string{firstSeen},
@@ -76,6 +80,7 @@ func NewWriter(t *Tables, node model.Node, options model.Options) *Writer {
 func (w *Writer) Events(events []reflector.Event) {
 	w.mu.Lock()
 	w.queue = append(w.queue, events)
+	w.arrivals.note(events, w.now())
 	w.mu.Unlock()
 	w.signal()
 }
@@ -84,6 +89,9 @@ func (w *Writer) Events(events []reflector.Event) {
 // EndpointSlices both are (R33), and the node was heard of or cannot be.
 func (w *Writer) Listed(k reflector.Kind) {
 	w.mu.Lock()
+	if !w.listed() {
+		w.arrivals.delayed(w.now())
+	}
 	w.sources[k].listed, w.sources[k].since = true, w.now()
 	w.mu.Unlock()
 	w.signal()
@@ -92,6 +100,9 @@ func (w *Writer) Listed(k reflector.Kind) {
 // Stale notes that a kind cannot be followed, or can again. Rows stay (R31).
 func (w *Writer) Stale(k reflector.Kind, err error) {
 	w.mu.Lock()
+	if !w.listed() {
+		w.arrivals.delayed(w.now())
+	}
 	if (w.sources[k].stale == nil) != (err == nil) {
 		w.sources[k].since = w.now()
 	}
@@ -112,6 +123,7 @@ func (w *Writer) Problems(p []reflector.Problem) {
 func (w *Writer) SetNode(n model.Node) {
 	w.mu.Lock()
 	w.node = &n
+	w.arrivals.queue(w.now())
 	w.mu.Unlock()
 	w.signal()
 }
@@ -158,10 +170,11 @@ func (w *Writer) Run(ctx context.Context) {
 // Flush takes everything that is queued now. Only Run, or a caller without a
 // Run, may call it.
 func (w *Writer) Flush() {
-	events, node, ready := w.take()
+	events, node, received, ready := w.take()
 	if !ready {
 		return
 	}
+	defer w.finish(received)
 	if node != nil {
 		w.noteNode(node)
 	}
@@ -178,16 +191,29 @@ func (w *Writer) Flush() {
 }
 
 // take empties the queue, unless the first lists are not complete yet.
-func (w *Writer) take() (events [][]reflector.Event, node *model.Node, ready bool) {
+func (w *Writer) take() (events [][]reflector.Event, node *model.Node, received Counts, ready bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	service, slice, n := w.sources[reflector.KindService], w.sources[reflector.KindEndpointSlice], w.sources[reflector.KindNode]
-	if !service.listed || !slice.listed || !n.listed && n.stale == nil {
-		return nil, nil, false
+	if !w.listed() {
+		return nil, nil, Counts{}, false
 	}
 	events, node = w.queue, w.node
 	w.queue, w.node = nil, nil
-	return events, node, true
+	return events, node, w.arrivals.take(), true
+}
+
+// listed says that the first lists are complete. The lock is held.
+func (w *Writer) listed() bool {
+	service, slice, n := w.sources[reflector.KindService], w.sources[reflector.KindEndpointSlice], w.sources[reflector.KindNode]
+	return service.listed && slice.listed && (n.listed || n.stale != nil)
+}
+
+// finish notes that all that was taken is in the rows.
+func (w *Writer) finish(received Counts) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tables.committed(received, w.arrivals.taken)
+	w.arrivals.taken = time.Time{}
 }
 
 // expect makes room for the first lists at once.
@@ -233,8 +259,10 @@ func (w *Writer) noteSlice(e *reflector.Event, cause Cause) {
 	if e.Slice != nil {
 		next = w.input(e.Slice.ServiceName())
 	}
+	var before *model.EndpointSlice
 	if was := w.owners[e.Name]; was != nil && was != next {
 		i, _ := findSlice(was.slices, e.Name)
+		before = was.slices[i]
 		// A row may share the array: never write into it.
 		was.slices = append(slices.Clone(was.slices[:i]), was.slices[i+1:]...)
 		delete(w.owners, e.Name)
@@ -247,11 +275,13 @@ func (w *Writer) noteSlice(e *reflector.Event, cause Cause) {
 	s := make([]*model.EndpointSlice, 0, len(next.slices)+1)
 	s = append(append(s, next.slices[:i]...), e.Slice)
 	if found {
+		before = next.slices[i]
 		i++
 	} else {
 		w.owners[e.Name] = next
 	}
 	next.slices = append(s, next.slices[i:]...)
+	w.trigger(next, before, e.Slice)
 	w.touch(next, cause)
 }
 
