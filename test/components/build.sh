@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Builds the programs that the tests run (the tools of this folder's go.mod)
+# build.sh [cluster]: builds the programs that the tests run (the tools of
+# this folder's go.mod), and with "cluster" all that a whole cluster takes,
 # into a cache folder named after the Kubernetes version, where package
 # test/kube looks for them:
 #
@@ -25,28 +26,50 @@ mkdir -p "$dir"
 exec 9>"$dir/.lock"
 flock -n 9 || { echo "waiting for another build in $dir" >&2; flock 9; }
 
-inputs=$(cat go.mod go.sum build.sh <(go version) | sha256sum | cut -d' ' -f1)
+inputs=$(cat go.mod go.sum build.sh coredns/* <(go version) | sha256sum | cut -d' ' -f1)
 
-# build NAME PACKAGE LDFLAGS: a finished program appears under its name at
-# once, and its stamp after it, so that an interrupted build is done again.
+# build NAME COMMAND...: runs the command, which leaves the program in the file
+# that it finds in $out. A finished program appears under its name at once, and
+# its stamp after it, so that an interrupted build is done again.
 build() {
-	local name=$1 package=$2 ldflags=$3 start=$SECONDS
+	local name=$1 out=$dir/.$1.new start=$SECONDS
+	shift
 	if [ -x "$dir/$name" ] && [ "$(cat "$dir/.$name.inputs" 2>/dev/null)" = "$inputs" ]; then
 		echo "$dir/$name: up to date"
 		return
 	fi
 	echo "building $name for Kubernetes $version (minutes on a cold Go build cache)" >&2
 	rm -f "$dir/.$name.inputs"
-	go build -buildvcs=false -trimpath -ldflags "$ldflags" -o "$dir/.$name.new" "$package"
-	mv "$dir/.$name.new" "$dir/$name"
+	"$@"
+	mv "$out" "$dir/$name"
 	echo "$inputs" >"$dir/.$name.inputs"
 	echo "$dir/$name: built in $((SECONDS - start)) s"
 }
 
 IFS=. read -r major minor _ <<<"${version#v}"
 x=k8s.io/component-base/version
-k8s="-s -w -X $x.gitVersion=$version -X $x.gitMajor=$major -X $x.gitMinor=$minor"
+stamp="-X $x.gitVersion=$version -X $x.gitMajor=$major -X $x.gitMinor=$minor"
 
-build etcd go.etcd.io/etcd/server/v3 "-s -w"
-build kube-apiserver k8s.io/kubernetes/cmd/kube-apiserver "$k8s"
-build kubectl k8s.io/kubernetes/cmd/kubectl "$k8s"
+# Each of these reads $out of its caller.
+plain() { go build -buildvcs=false -trimpath -ldflags "-s -w" -o "$out" "$1"; }
+stamped() { go build -buildvcs=false -trimpath -ldflags "-s -w $stamp" -o "$out" "k8s.io/kubernetes/$1"; }
+tests() { go test -c -buildvcs=false -trimpath -ldflags "-s -w $stamp" -o "$out" "k8s.io/kubernetes/$1"; }
+inside() { (cd "$1" && plain .); }
+native() { gcc -Os -static -DVERSION="$version" -o "$out" "$kubernetes/$1"; }
+
+build etcd plain go.etcd.io/etcd/server/v3
+build kube-apiserver stamped cmd/kube-apiserver
+build kubectl stamped cmd/kubectl
+[ "${1:-}" = cluster ] || exit 0
+
+kubernetes=$(go list -m -f '{{.Dir}}' k8s.io/kubernetes)
+for name in kubelet kube-controller-manager kube-scheduler kube-proxy; do
+	build $name stamped cmd/$name
+done
+build coredns inside coredns
+# Upstream's tests, the runner of their version, and what is in their images.
+build e2e.test tests test/e2e
+build ginkgo plain github.com/onsi/ginkgo/v2/ginkgo
+build agnhost plain k8s.io/kubernetes/test/images/agnhost
+build regression-issue-74839 plain k8s.io/kubernetes/test/images/regression-issue-74839
+build pause native build/pause/linux/pause.c
