@@ -167,6 +167,7 @@ func (c *compiler) compilePort(ports []ServicePort, family Family) {
 			Backends:        made[policy].backends,
 			Draining:        made[policy].draining,
 			AffinitySeconds: min(c.svc.AffinitySeconds, maxAffinitySeconds),
+			Selection:       c.opts.selection(c.svc),
 		}
 		set.Action, set.Reason = verdict(endpoints, set.Backends, protocol, role)
 		if role == RoleVIPExternal || role == RoleVIPInternal {

@@ -24,6 +24,7 @@ func (s *Set) Equal(o *Set) bool {
 		s.Action == o.Action &&
 		s.Reason == o.Reason &&
 		s.AffinitySeconds == o.AffinitySeconds &&
+		s.Selection == o.Selection &&
 		slices.Equal(s.SourceRanges, o.SourceRanges) &&
 		equalBackends(s.Backends, o.Backends) &&
 		equalBackends(s.Draining, o.Draining)

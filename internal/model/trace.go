@@ -367,6 +367,9 @@ func (t *trace) forward(row *Row) {
 	t.verdict.Outcome = OutcomeForward
 	t.verdict.Candidates = set.Backends
 	t.step("backends", sliceText(set.Backends), "%s", candidateText(set.Backends))
+	if len(set.Backends) > 1 {
+		t.step("selection", source+", else --selection", "%s", t.selectionText(set.Selection))
+	}
 	if set.AffinitySeconds > 0 {
 		t.step("affinity", source, "a client that came within the last %d s goes to the backend it had", set.AffinitySeconds)
 	}
@@ -415,6 +418,17 @@ func (t *trace) hairpin(candidates []Backend) {
 	t.step("hairpin", t.nodeSource(), "%s is a candidate itself; if it is chosen, the source address is rewritten so that the reply comes back this way", t.flow.From)
 	others := func(b Backend) bool { return !own(b) }
 	t.verdict.SNAT = !slices.ContainsFunc(candidates, others)
+}
+
+// selectionText says how one of several candidates is chosen.
+func (t *trace) selectionText(s Selection) string {
+	switch {
+	case s == SelectionRandom:
+		return "one of them is chosen at random"
+	case t.verdict.Path == PathSocket:
+		return "one of them is chosen at random: a socket has no source port yet when it connects, so only packets ask the Maglev table"
+	}
+	return "the flow's addresses and ports choose one of them, the same on every node (Maglev)"
 }
 
 func candidateText(candidates []Backend) string {

@@ -159,6 +159,8 @@ type Service struct {
 	HealthCheckNodePort   uint16 // 0 = none (R29)
 	// AffinitySeconds is 0 for sessionAffinity None.
 	AffinitySeconds uint32
+	Selection       Selection // annotation fairlead.io/selection
+	HasSelection    bool      // the annotation says one; else it is as Options have it
 }
 
 // Endpoint is one endpoint of a slice with its conditions defaulted (R6).
@@ -225,6 +227,7 @@ type Options struct {
 	ProxyName              string // own value of the proxy-name label; "" is DefaultProxyName
 	DisableExternalIPs     bool   // R23
 	AllowNodeAddressClaims bool   // a VIP may take a port on which the node listens
+	Selection              Selection
 }
 
 // Scope tells traffic from inside (this node and its pods) from traffic that
@@ -348,6 +351,7 @@ type Set struct {
 	Draining []Backend
 	// AffinitySeconds is 0 without session affinity.
 	AffinitySeconds uint32
+	Selection       Selection
 	// SourceRanges are those of the set's own family; empty means open to all.
 	SourceRanges []netip.Prefix
 }

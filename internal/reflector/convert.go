@@ -20,6 +20,8 @@ const (
 	// defaultAffinity is sessionAffinity ClientIP's timeout without a
 	// sessionAffinityConfig (R18).
 	defaultAffinity = corev1.DefaultClientIPServiceAffinitySeconds
+	// selectionAnnotation says how one of a Service's backends is chosen.
+	selectionAnnotation = "fairlead.io/selection"
 	// maxAffinity is the longest timeout the API allows: a day (R18).
 	maxAffinity = 86400
 	// toBeDeletedTaint is how the cluster autoscaler marks a node that it is
@@ -83,8 +85,23 @@ func (c *Converter) service(in *corev1.Service) (Event, []Problem) {
 	if len(f.list) > 0 {
 		return event, f.list
 	}
+	out.Selection, out.HasSelection = selection(f, in.Annotations)
 	event.Service = out
-	return event, nil
+	return event, f.list
+}
+
+// selection reads the annotation, if there is one. For a value that means
+// nothing, the Service is not refused but served as others are.
+func selection(f *faults, annotations map[string]string) (selected model.Selection, has bool) {
+	value, has := annotations[selectionAnnotation]
+	if !has {
+		return 0, false
+	}
+	selected, err := model.ParseSelection(value)
+	if err != nil {
+		f.add("metadata.annotations["+selectionAnnotation+"]", "ignored: %s is none of random, maglev", quote(value))
+	}
+	return selected, err == nil
 }
 
 func serviceType(f *faults, t corev1.ServiceType) model.ServiceType {

@@ -174,6 +174,15 @@ func TestConvertService(t *testing.T) {
 				s.Spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: ptr(int32(5))}}
 			},
 			func(*model.Service) {}},
+		{"the annotation for Maglev is kept",
+			func(s *corev1.Service) { s.Annotations = map[string]string{"fairlead.io/selection": "maglev"} },
+			func(s *model.Service) { s.Selection, s.HasSelection = model.SelectionMaglev, true }},
+		{"that random is asked for is kept, since the operator may have something else",
+			func(s *corev1.Service) { s.Annotations = map[string]string{"fairlead.io/selection": "random"} },
+			func(s *model.Service) { s.HasSelection = true }},
+		{"other annotations mean nothing",
+			func(s *corev1.Service) { s.Annotations = map[string]string{"fairlead.io/other": "maglev"} },
+			func(*model.Service) {}},
 		{"the time of creation is kept, in UTC (R27)",
 			func(s *corev1.Service) { s.CreationTimestamp = metav1.NewTime(created.In(time.FixedZone("x", 3600))) },
 			func(s *model.Service) { s.CreationTimestamp = created }},
@@ -326,6 +335,24 @@ func wantProblems(t *testing.T, got []Problem, want ...string) {
 	}
 	for i := len(got); i < len(want); i++ {
 		t.Errorf("missing problem: %s", want[i])
+	}
+}
+
+func TestASelectionThatMeansNothingIsNamedAndTheServiceServedAllTheSame(t *testing.T) {
+	for value, message := range map[string]string{
+		"":       `ignored: "" is none of random, maglev`,
+		"Maglev": `ignored: "Maglev" is none of random, maglev`,
+		"a\nb":   `ignored: "a\nb" is none of random, maglev`,
+	} {
+		in := web()
+		in.Annotations = map[string]string{"fairlead.io/selection": value}
+		event, problems := new(Converter).Event(in)
+		if diff := cmp.Diff(webModel(), event.Service, compareAddresses); diff != "" {
+			t.Errorf("%q (-want +got)\n%s", value, diff)
+		}
+		if len(problems) != 1 || problems[0].Message != message || problems[0].Field != "metadata.annotations[fairlead.io/selection]" {
+			t.Errorf("%q: problems %q, want %q", value, problems, message)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -380,17 +381,19 @@ func TestStoreAnswersAListOfEndpointSlicesInOneCall(t *testing.T) {
 	}
 }
 
-func TestOfWhatAListBringsOnlyTheTriggerTimeIsKept(t *testing.T) {
+func TestOfWhatAListBringsOnlyTheAnnotationsThatAreReadAreKept(t *testing.T) {
 	const at = "2026-11-20T10:00:00Z"
 	in := webSlice()
-	in.Annotations = map[string]string{corev1.EndpointsLastChangeTriggerTime: at, "large": strings.Repeat("x", 1<<16)}
+	read := map[string]string{corev1.EndpointsLastChangeTriggerTime: at, selectionAnnotation: "maglev"}
+	in.Annotations = maps.Clone(read)
+	in.Annotations["large"] = strings.Repeat("x", 1<<16)
 	in.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
 	out, err := (&store{}).Transformer()(in)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := webSlice()
-	want.Annotations = map[string]string{corev1.EndpointsLastChangeTriggerTime: at}
+	want.Annotations = read
 	if diff := cmp.Diff(want, out); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}

@@ -145,11 +145,18 @@ func (s *store) Transformer() cache.TransformFunc {
 	}
 }
 
-// readAnnotations keeps the one annotation that the Converter reads.
+// readAnnotations keeps those that the Converter reads.
 func readAnnotations(all map[string]string) map[string]string {
-	at, there := all[corev1.EndpointsLastChangeTriggerTime]
-	if !there {
-		return nil
+	var kept map[string]string
+	for _, name := range [...]string{corev1.EndpointsLastChangeTriggerTime, selectionAnnotation} {
+		value, there := all[name]
+		if !there {
+			continue
+		}
+		if kept == nil {
+			kept = make(map[string]string, 1)
+		}
+		kept[name] = value
 	}
-	return map[string]string{corev1.EndpointsLastChangeTriggerTime: at}
+	return kept
 }

@@ -117,6 +117,9 @@ func (f *facts) set(was, is *model.Set) {
 	if was.AffinitySeconds != is.AffinitySeconds {
 		f.add("port %s: session affinity %s → %s", port, affinity(was), affinity(is))
 	}
+	if was.Selection != is.Selection {
+		f.add("port %s: selection %s → %s", port, was.Selection, is.Selection)
+	}
 	if !slices.Equal(was.SourceRanges, is.SourceRanges) {
 		f.add("port %s: source ranges %s → %s", port, sourceRanges(was), sourceRanges(is))
 	}

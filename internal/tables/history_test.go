@@ -197,6 +197,14 @@ func TestHistorySaysInWordsWhatChanged(t *testing.T) {
 			want:   []string{"port http: session affinity none → 10800 s"},
 		},
 		{
+			name:   "Maglev is asked for",
+			before: func(w *world) { w.put(service(web)) },
+			then: func(w *world) {
+				w.put(service(web, func(s *model.Service) { s.Selection, s.HasSelection = model.SelectionMaglev, true }))
+			},
+			want: []string{"port http: selection random → maglev"},
+		},
+		{
 			name:   "source ranges close a VIP (R22)",
 			before: func(w *world) { w.put(service(web, vip)) },
 			then: func(w *world) {
