@@ -128,9 +128,12 @@ type sockPeer struct {
 		Port    uint16
 		Pad     uint16
 	}
-	Word  uint64
-	Owner uint32
-	Set   uint32
+	Word      uint64
+	Owner     uint32
+	Set       uint32
+	Unchecked uint32
+	Pid       uint32
+	Netns     uint64
 }
 
 type sockRangeKey struct {
@@ -195,6 +198,7 @@ const (
 	sockMapFairleadFragments     = "fairlead_fragments"
 	sockMapFairleadFrontends     = "fairlead_frontends"
 	sockMapFairleadPeers         = "fairlead_peers"
+	sockMapFairleadPrimary       = "fairlead_primary"
 	sockMapFairleadRanges        = "fairlead_ranges"
 	sockMapFairleadRefused       = "fairlead_refused"
 	sockMapFairleadSets          = "fairlead_sets"
@@ -210,6 +214,7 @@ const (
 	sockVarHaveMptcp             = "have_mptcp"
 	sockVarHaveServiceCidrs      = "have_service_cidrs"
 	sockVarHaveSetRetval         = "have_set_retval"
+	sockVarHaveSourceCheck       = "have_source_check"
 	sockVarHostNetns             = "host_netns"
 	sockVarHostOnly              = "host_only"
 )
@@ -281,6 +286,7 @@ type sockMapSpecs struct {
 	FairleadFragments *ebpf.MapSpec `ebpf:"fairlead_fragments"`
 	FairleadFrontends *ebpf.MapSpec `ebpf:"fairlead_frontends"`
 	FairleadPeers     *ebpf.MapSpec `ebpf:"fairlead_peers"`
+	FairleadPrimary   *ebpf.MapSpec `ebpf:"fairlead_primary"`
 	FairleadRanges    *ebpf.MapSpec `ebpf:"fairlead_ranges"`
 	FairleadRefused   *ebpf.MapSpec `ebpf:"fairlead_refused"`
 	FairleadSets      *ebpf.MapSpec `ebpf:"fairlead_sets"`
@@ -294,6 +300,7 @@ type sockVariableSpecs struct {
 	HaveMptcp        *ebpf.VariableSpec `ebpf:"have_mptcp"`
 	HaveServiceCidrs *ebpf.VariableSpec `ebpf:"have_service_cidrs"`
 	HaveSetRetval    *ebpf.VariableSpec `ebpf:"have_set_retval"`
+	HaveSourceCheck  *ebpf.VariableSpec `ebpf:"have_source_check"`
 	HostNetns        *ebpf.VariableSpec `ebpf:"host_netns"`
 	HostOnly         *ebpf.VariableSpec `ebpf:"host_only"`
 }
@@ -329,6 +336,7 @@ type sockMaps struct {
 	FairleadFragments *ebpf.Map `ebpf:"fairlead_fragments"`
 	FairleadFrontends *ebpf.Map `ebpf:"fairlead_frontends"`
 	FairleadPeers     *ebpf.Map `ebpf:"fairlead_peers"`
+	FairleadPrimary   *ebpf.Map `ebpf:"fairlead_primary"`
 	FairleadRanges    *ebpf.Map `ebpf:"fairlead_ranges"`
 	FairleadRefused   *ebpf.Map `ebpf:"fairlead_refused"`
 	FairleadSets      *ebpf.Map `ebpf:"fairlead_sets"`
@@ -348,6 +356,7 @@ func (m *sockMaps) Close() error {
 		m.FairleadFragments,
 		m.FairleadFrontends,
 		m.FairleadPeers,
+		m.FairleadPrimary,
 		m.FairleadRanges,
 		m.FairleadRefused,
 		m.FairleadSets,
@@ -362,6 +371,7 @@ type sockVariables struct {
 	HaveMptcp        *ebpf.Variable `ebpf:"have_mptcp"`
 	HaveServiceCidrs *ebpf.Variable `ebpf:"have_service_cidrs"`
 	HaveSetRetval    *ebpf.Variable `ebpf:"have_set_retval"`
+	HaveSourceCheck  *ebpf.Variable `ebpf:"have_source_check"`
 	HostNetns        *ebpf.Variable `ebpf:"host_netns"`
 	HostOnly         *ebpf.Variable `ebpf:"host_only"`
 }

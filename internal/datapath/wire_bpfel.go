@@ -8,177 +8,9 @@ import (
 	_ "embed"
 	"fmt"
 	"io"
-	"structs"
 
 	"github.com/cilium/ebpf"
 )
-
-type wireAddress struct {
-	_       structs.HostLayout
-	Address [4]uint32
-}
-
-type wireAffinity struct {
-	_       structs.HostLayout
-	Backend struct {
-		_       structs.HostLayout
-		Address [4]uint32
-		Port    uint16
-		Pad     uint16
-	}
-	Owner uint32
-	Used  uint64
-}
-
-type wireAffinityKey struct {
-	_      structs.HostLayout
-	Client [4]uint32
-	Owner  uint32
-	Kind   uint32
-}
-
-type wireBackend struct {
-	_       structs.HostLayout
-	Address [4]uint32
-	Port    uint16
-	Kind    uint16
-	Owner   uint32
-}
-
-type wireDevice struct {
-	_       structs.HostLayout
-	Source4 [4]uint32
-	Source6 [4]uint32
-	Index   uint32
-	Pad     uint32
-}
-
-type wireFlow struct {
-	_          structs.HostLayout
-	Source     [4]uint32
-	Target     [4]uint32
-	SourcePort uint16
-	TargetPort uint16
-	Owner      uint32
-	Set        uint32
-	Seal       uint32
-	Word       uint64
-	Used       uint64
-	Sequence   uint32
-	State      uint8
-	Flags      uint8
-	At         uint8
-	Pad        uint8
-}
-
-type wireFlowKey struct {
-	_          structs.HostLayout
-	Source     [4]uint32
-	Target     [4]uint32
-	SourcePort uint16
-	TargetPort uint16
-	Protocol   uint8
-	At         uint8
-	Pad        uint16
-}
-
-type wireFragment struct {
-	_          structs.HostLayout
-	SourcePort uint16
-	TargetPort uint16
-}
-
-type wireFragmentKey struct {
-	_        structs.HostLayout
-	Source   [4]uint32
-	Target   [4]uint32
-	Id       uint32
-	Protocol uint8
-	At       uint8
-	Pad      uint16
-}
-
-type wireFrontend struct {
-	_     structs.HostLayout
-	Key   wireFrontendKey
-	Set   uint32
-	Owner uint32
-	Seal  uint32
-}
-
-type wireFrontendKey struct {
-	_        structs.HostLayout
-	Address  [4]uint32
-	Port     uint16
-	Protocol uint8
-	Scope    uint8
-}
-
-type wirePeer struct {
-	_        structs.HostLayout
-	Frontend struct {
-		_       structs.HostLayout
-		Address [4]uint32
-		Port    uint16
-		Pad     uint16
-	}
-	Backend struct {
-		_       structs.HostLayout
-		Address [4]uint32
-		Port    uint16
-		Pad     uint16
-	}
-	Word  uint64
-	Owner uint32
-	Set   uint32
-}
-
-type wireRangeKey struct {
-	_         structs.HostLayout
-	Prefixlen uint32
-	Owner     uint32
-	Address   [4]uint32
-}
-
-type wireRefusalKey struct {
-	_        structs.HostLayout
-	Address  [4]uint32
-	Port     uint16
-	Protocol uint8
-	Reason   uint8
-}
-
-type wireSet struct {
-	_               structs.HostLayout
-	Word            uint64
-	Owner           uint32
-	Generation      uint32
-	AffinitySeconds uint32
-	Pad             [3]uint32
-}
-
-type wireUdpKey struct {
-	_        structs.HostLayout
-	Cookie   uint64
-	Endpoint struct {
-		_       structs.HostLayout
-		Address [4]uint32
-		Port    uint16
-		Pad     uint16
-	}
-	Direction uint32
-}
-
-type wireUdpPair struct {
-	_        structs.HostLayout
-	Endpoint struct {
-		_       structs.HostLayout
-		Address [4]uint32
-		Port    uint16
-		Pad     uint16
-	}
-	Owner uint32
-}
 
 // Names of all BPF objects in the ELF.
 //
@@ -195,17 +27,23 @@ const (
 	wireMapFairleadFragments = "fairlead_fragments"
 	wireMapFairleadFrontends = "fairlead_frontends"
 	wireMapFairleadPeers     = "fairlead_peers"
+	wireMapFairleadPrimary   = "fairlead_primary"
 	wireMapFairleadRanges    = "fairlead_ranges"
 	wireMapFairleadRefused   = "fairlead_refused"
 	wireMapFairleadSets      = "fairlead_sets"
 	wireMapFairleadUdp       = "fairlead_udp"
+	wireMapPackets           = "packets"
 	wireProgFairleadEgress   = "fairlead_egress"
 	wireProgFairleadIngress  = "fairlead_ingress"
 	wireVarHaveMptcp         = "have_mptcp"
 	wireVarHaveServiceCidrs  = "have_service_cidrs"
 	wireVarHaveSetRetval     = "have_set_retval"
+	wireVarHaveSourceCheck   = "have_source_check"
 	wireVarHostNetns         = "host_netns"
 	wireVarHostOnly          = "host_only"
+	wireVarInside            = "inside"
+	wireVarSnatFirst         = "snat_first"
+	wireVarSnatLast          = "snat_last"
 )
 
 // loadWire returns the embedded CollectionSpec for wire.
@@ -269,10 +107,12 @@ type wireMapSpecs struct {
 	FairleadFragments *ebpf.MapSpec `ebpf:"fairlead_fragments"`
 	FairleadFrontends *ebpf.MapSpec `ebpf:"fairlead_frontends"`
 	FairleadPeers     *ebpf.MapSpec `ebpf:"fairlead_peers"`
+	FairleadPrimary   *ebpf.MapSpec `ebpf:"fairlead_primary"`
 	FairleadRanges    *ebpf.MapSpec `ebpf:"fairlead_ranges"`
 	FairleadRefused   *ebpf.MapSpec `ebpf:"fairlead_refused"`
 	FairleadSets      *ebpf.MapSpec `ebpf:"fairlead_sets"`
 	FairleadUdp       *ebpf.MapSpec `ebpf:"fairlead_udp"`
+	Packets           *ebpf.MapSpec `ebpf:"packets"`
 }
 
 // wireVariableSpecs contains global variables before they are loaded into the kernel.
@@ -282,8 +122,12 @@ type wireVariableSpecs struct {
 	HaveMptcp        *ebpf.VariableSpec `ebpf:"have_mptcp"`
 	HaveServiceCidrs *ebpf.VariableSpec `ebpf:"have_service_cidrs"`
 	HaveSetRetval    *ebpf.VariableSpec `ebpf:"have_set_retval"`
+	HaveSourceCheck  *ebpf.VariableSpec `ebpf:"have_source_check"`
 	HostNetns        *ebpf.VariableSpec `ebpf:"host_netns"`
 	HostOnly         *ebpf.VariableSpec `ebpf:"host_only"`
+	Inside           *ebpf.VariableSpec `ebpf:"inside"`
+	SnatFirst        *ebpf.VariableSpec `ebpf:"snat_first"`
+	SnatLast         *ebpf.VariableSpec `ebpf:"snat_last"`
 }
 
 // wireObjects contains all objects after they have been loaded into the kernel.
@@ -317,10 +161,12 @@ type wireMaps struct {
 	FairleadFragments *ebpf.Map `ebpf:"fairlead_fragments"`
 	FairleadFrontends *ebpf.Map `ebpf:"fairlead_frontends"`
 	FairleadPeers     *ebpf.Map `ebpf:"fairlead_peers"`
+	FairleadPrimary   *ebpf.Map `ebpf:"fairlead_primary"`
 	FairleadRanges    *ebpf.Map `ebpf:"fairlead_ranges"`
 	FairleadRefused   *ebpf.Map `ebpf:"fairlead_refused"`
 	FairleadSets      *ebpf.Map `ebpf:"fairlead_sets"`
 	FairleadUdp       *ebpf.Map `ebpf:"fairlead_udp"`
+	Packets           *ebpf.Map `ebpf:"packets"`
 }
 
 func (m *wireMaps) Close() error {
@@ -336,10 +182,12 @@ func (m *wireMaps) Close() error {
 		m.FairleadFragments,
 		m.FairleadFrontends,
 		m.FairleadPeers,
+		m.FairleadPrimary,
 		m.FairleadRanges,
 		m.FairleadRefused,
 		m.FairleadSets,
 		m.FairleadUdp,
+		m.Packets,
 	)
 }
 
@@ -350,8 +198,12 @@ type wireVariables struct {
 	HaveMptcp        *ebpf.Variable `ebpf:"have_mptcp"`
 	HaveServiceCidrs *ebpf.Variable `ebpf:"have_service_cidrs"`
 	HaveSetRetval    *ebpf.Variable `ebpf:"have_set_retval"`
+	HaveSourceCheck  *ebpf.Variable `ebpf:"have_source_check"`
 	HostNetns        *ebpf.Variable `ebpf:"host_netns"`
 	HostOnly         *ebpf.Variable `ebpf:"host_only"`
+	Inside           *ebpf.Variable `ebpf:"inside"`
+	SnatFirst        *ebpf.Variable `ebpf:"snat_first"`
+	SnatLast         *ebpf.Variable `ebpf:"snat_last"`
 }
 
 // wirePrograms contains all programs after they have been loaded into the kernel.

@@ -148,6 +148,20 @@ struct {
 	__uint(max_entries, 1);
 } fairlead_addresses SEC(".maps");
 
+/* The node's primary address of each family; all zero if it has none. What the
+ * node's own sockets send counts as coming from there (R22). The two halves of
+ * an IPv6 address are not written at once: for the length of a store, when the
+ * primary address changes, a program may see one of each. */
+#define PRIMARY_IPV4 0
+#define PRIMARY_IPV6 1
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__type(key, __u32);
+	__type(value, struct address);
+	__uint(max_entries, 2);
+} fairlead_primary SEC(".maps");
+
 /* The node's devices on the wire, by index: those with programs of ours that
  * face other machines. A flow that leaves by one of them comes back through a
  * program of ours, so its source can be rewritten. */
@@ -197,6 +211,9 @@ struct peer {
 	__u64 word; /* of the set, when the backend was last known to be in it */
 	__u32 owner;
 	__u32 set;
+	__u32 unchecked; /* its packets show whether the source is in range (R22) */
+	__u32 pid;	 /* who dialled, if it is unchecked */
+	__u64 netns;
 };
 
 struct {
@@ -382,6 +399,7 @@ volatile const __u64 host_netns = 0;	    /* cookie of the node's namespace */
 volatile const __u8 host_only = 0;	    /* --socket-path=host */
 volatile const __u8 have_set_retval = 0;    /* else every refusal is EPERM */
 volatile const __u8 have_mptcp = 0;	    /* else MPTCP sockets show a backend as peer */
+volatile const __u8 have_source_check = 0;  /* skb_egress sees what pods send first */
 volatile const __u8 have_service_cidrs = 0; /* fairlead_ranges has some, of owner 0 (R38) */
 
 static __always_inline void count(__u32 which)

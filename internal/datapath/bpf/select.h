@@ -34,7 +34,7 @@ enum reason {
 	REASON_NO_ENDPOINT = 1,	      /* R13 */
 	REASON_NO_LOCAL_ENDPOINT = 2, /* R10 */
 	REASON_SOURCE_RANGE = 3,      /* R22 */
-	REASON_SOURCE_UNKNOWN = 4,    /* R22, before the source is chosen */
+	REASON_SOURCE_UNKNOWN = 4,    /* R22, where nothing sees the packets of sockets */
 	REASON_CHANGING = 5,	      /* two tries met a change in the making */
 	REASON_UNKNOWN_PORT = 6,      /* R38, of a known ClusterIP */
 	REASON_UNALLOCATED = 7,	      /* R38, in a service CIDR */
@@ -53,7 +53,8 @@ struct selection {
 	__u8 dropped;
 	__u8 wire;	  /* a packet rather than a socket */
 	__u8 outside;	  /* of a packet: it came from another machine */
-	__u8 pad[3];
+	__u8 unchecked;	  /* of a socket: its packets will show the source */
+	__u8 pad[2];
 	__u32 hash;	  /* of a packet: chooses from a Maglev table */
 	__u64 netns;	  /* of a socket */
 	__be32 source[4]; /* of a packet, or bound; all zero if not bound */
@@ -108,19 +109,25 @@ static __always_inline __u32 frontend_seal(const struct frontend_key *k, __u32 s
 	return h;
 }
 
-/* What is known of the dialled address (ADDRESS_*). A pod's own loopback is
- * its own, and no packet from the wire is for ours; another node's address is
- * left alone (R24). */
-static __always_inline __u32 address_flags(const struct selection *s)
+/* What is known of an address (ADDRESS_*). */
+static __always_inline __u32 known_of(const __be32 *address)
 {
 	struct address a;
 	__u32 *flags;
 
-	if (is_loopback(s->target.address))
-		return !s->wire && s->netns == host_netns ? ADDRESS_NODEPORT : 0;
-	__builtin_memcpy(&a, s->target.address, sizeof(a));
+	__builtin_memcpy(&a, address, sizeof(a));
 	flags = bpf_map_lookup_elem(&fairlead_addresses, &a);
 	return flags ? *flags : 0;
+}
+
+/* What is known of the dialled address. A pod's own loopback is
+ * its own, and no packet from the wire is for ours; another node's address is
+ * left alone (R24). */
+static __always_inline __u32 address_flags(const struct selection *s)
+{
+	if (is_loopback(s->target.address))
+		return !s->wire && s->netns == host_netns ? ADDRESS_NODEPORT : 0;
+	return known_of(s->target.address);
 }
 
 /* The kernel replaces an element by linking the new one in at the head of its
@@ -316,21 +323,56 @@ static __always_inline bool is_member(const struct selection *s, const struct en
 	return find_slot(base + 1 + selectable, total - selectable, e) != 0;
 }
 
-/* R22. The socket path knows the source only if the caller bound it. */
+static __always_inline bool in_ranges(__u32 owner, const __be32 *source)
+{
+	struct range_key k = { .prefixlen = 160, .owner = owner };
+
+	__builtin_memcpy(k.address, source, sizeof(k.address));
+	return bpf_map_lookup_elem(&fairlead_ranges, &k) != NULL;
+}
+
+static __always_inline bool node_in_ranges(__u32 owner, bool v4)
+{
+	__u32 family = v4 ? PRIMARY_IPV4 : PRIMARY_IPV6;
+	const struct address *node = bpf_map_lookup_elem(&fairlead_primary, &family);
+
+	return node && !is_unspecified(node->address) && in_ranges(owner, node->address);
+}
+
+static __always_inline bool same_address(const __be32 *a, const __be32 *b)
+{
+	return a[0] == b[0] && a[1] == b[1] && a[2] == b[2] && a[3] == b[3];
+}
+
+/* R22. A node that has the VIP as an address of its own reaches it from there:
+ * the VIP is in range where this node is. */
+static __always_inline bool may_come_from(__u32 owner, const __be32 *source, const __be32 *dialled)
+{
+	return in_ranges(owner, source) ||
+	       (same_address(source, dialled) && node_in_ranges(owner, is_v4(dialled)));
+}
+
+/* R22. A socket that is not bound has no source yet. Once it is translated the
+ * kernel may choose another one than on the way to the VIP: what this node
+ * sends counts as coming from its primary address, as if nothing were
+ * translated, and what a pod sends is seen again in source.c. */
 static __always_inline enum verdict check_source(struct selection *s)
 {
-	struct range_key k = { .prefixlen = 160, .owner = s->owner };
+	bool bound = s->wire || !is_unspecified(s->source), host = s->netns == host_netns;
 
 	s->dropped = 1;
-	if (is_unspecified(s->source)) {
-		s->reason = REASON_SOURCE_UNKNOWN;
-		return VERDICT_REFUSE;
-	}
-	__builtin_memcpy(k.address, s->source, sizeof(k.address));
-	if (bpf_map_lookup_elem(&fairlead_ranges, &k))
-		return VERDICT_FORWARD;
 	s->reason = REASON_SOURCE_RANGE;
-	return VERDICT_REFUSE;
+	if (bound && may_come_from(s->owner, s->source, s->target.address))
+		return VERDICT_FORWARD;
+	if (bound)
+		return VERDICT_REFUSE;
+	if (host && node_in_ranges(s->owner, is_v4(s->target.address)))
+		return VERDICT_FORWARD;
+	if (host)
+		return VERDICT_REFUSE;
+	s->unchecked = have_source_check;
+	s->reason = REASON_SOURCE_UNKNOWN;
+	return have_source_check ? VERDICT_FORWARD : VERDICT_REFUSE;
 }
 
 /* What the extent's Maglev table says for the hash: the index of a backend.

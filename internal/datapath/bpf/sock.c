@@ -5,9 +5,9 @@
  * socket. Replies and getpeername() show the Service's address again.
  */
 #include "maps.h"
+#include "peer.h"
+#include "refuse.h"
 #include "select.h"
-
-#include <linux/in.h>
 
 #define SOCK_STREAM 1
 #define SOCK_DGRAM  2
@@ -71,80 +71,44 @@ static __always_inline void write_v6(struct bpf_sock_addr *ctx, const struct end
 
 static __always_inline int refuse(const struct selection *s)
 {
-	struct refusal_key key = { .port = s->target.port, .protocol = s->protocol, .reason = s->reason };
-	__u64 one = 1, *n;
 	struct refusal *r;
 
-	__builtin_memcpy(key.address, s->target.address, sizeof(key.address));
-	n = bpf_map_lookup_elem(&fairlead_refused, &key);
-	if (n)
-		__sync_fetch_and_add(n, 1);
-	else
-		bpf_map_update_elem(&fairlead_refused, &key, &one, BPF_ANY);
-
-	r = bpf_ringbuf_reserve(&fairlead_events, sizeof(*r), 0);
+	count_refusal(s);
+	r = new_event(s);
 	if (r) {
-		r->time = bpf_ktime_get_ns();
-		r->netns = s->netns;
 		r->pid = bpf_get_current_pid_tgid() >> 32;
-		r->owner = s->owner;
-		r->set = s->set;
-		__builtin_memcpy(r->address, s->target.address, sizeof(r->address));
-		r->port = s->target.port;
-		r->protocol = s->protocol;
-		r->reason = s->reason;
-		r->dropped = s->dropped;
-		r->host = s->netns == host_netns;
-		r->source_port = 0;
-		__builtin_memcpy(r->source, s->source, sizeof(r->source));
-		r->device = 0;
 		bpf_get_current_comm(r->command, sizeof(r->command));
 		bpf_ringbuf_submit(r, 0);
-	} else {
-		count(COUNTER_EVENTS_LOST);
 	}
 	if (have_set_retval)
 		bpf_set_retval(s->dropped ? -EHOSTUNREACH : -ECONNREFUSED);
 	return REFUSE;
 }
 
-/* The socket that holds the peer. What a program gets of an MPTCP socket that
- * connects is its first subflow; the process holds the socket above it, and
- * asks that one for its peer. */
-static __always_inline struct mptcp_sock *above(struct bpf_sock *sk, __u8 protocol)
-{
-	if (have_mptcp && protocol == IPPROTO_TCP)
-		return bpf_skc_to_mptcp_sock(sk);
-	return NULL;
-}
-
-static __always_inline struct peer *peer_of(struct bpf_sock *sk, __u8 protocol)
-{
-	struct mptcp_sock *holder = above(sk, protocol);
-
-	if (holder)
-		return bpf_sk_storage_get(&fairlead_peers, holder, NULL,
-					  BPF_SK_STORAGE_GET_F_CREATE);
-	return bpf_sk_storage_get(&fairlead_peers, sk, NULL, BPF_SK_STORAGE_GET_F_CREATE);
-}
-
 /* Remembers the pair, so that replies and getpeername() can be turned back.
- * Only a kernel without memory forgets; the connection itself works then. */
-static __always_inline void remember(struct bpf_sock_addr *ctx, const struct selection *s)
+ * Only a kernel without memory forgets; the connection itself works then,
+ * unless its packets must be checked. */
+static __always_inline bool remember(struct bpf_sock_addr *ctx, const struct selection *s)
 {
 	struct bpf_sock *sk = ctx->sk;
 	struct peer *p;
 
 	if (!sk)
-		return;
-	p = peer_of(sk, s->protocol);
+		return !s->unchecked;
+	p = peer_of(sk, s->protocol, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!p)
-		return;
+		return !s->unchecked;
 	p->frontend = s->target;
 	p->backend = s->backend;
 	p->word = s->word;
 	p->owner = s->owner;
 	p->set = s->set;
+	p->unchecked = s->unchecked;
+	if (s->unchecked) {
+		p->pid = bpf_get_current_pid_tgid() >> 32;
+		p->netns = s->netns;
+	}
+	return true;
 }
 
 /* A socket that dialled a Service before, UDP or a TCP one that was refused,
@@ -184,7 +148,8 @@ static __always_inline int on_connect(struct bpf_sock_addr *ctx, struct selectio
 		forget(ctx, s);
 		return PASS;
 	}
-	remember(ctx, s);
+	if (!remember(ctx, s))
+		return refuse(s);
 	if (v6)
 		write_v6(ctx, &s->backend);
 	else
@@ -256,6 +221,7 @@ static __always_inline void show_plain(struct peer *known, const struct selectio
 	if (same_endpoint(&known->backend, &s->target) && !is_plain(known)) {
 		note(cookie, UDP_FORWARD, known);
 		known->frontend = s->target;
+		known->unchecked = 0;
 	}
 	noted = bpf_map_lookup_elem(&fairlead_udp, &key);
 	if (noted && !same_endpoint(&noted->endpoint, &s->target))
@@ -296,7 +262,10 @@ static __always_inline int on_sendmsg(struct bpf_sock_addr *ctx, struct selectio
 	if (!same || last.word != s->word || !same_endpoint(&last.backend, &s->backend)) {
 		if (known)
 			note_known(known, s, same, cookie);
-		remember(ctx, s);
+		if (!remember(ctx, s))
+			return refuse(s);
+	} else if (known && known->unchecked != s->unchecked) {
+		known->unchecked = s->unchecked;
 	}
 	if (v6)
 		write_v6(ctx, &s->backend);

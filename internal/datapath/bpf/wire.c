@@ -1,24 +1,377 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The packet path: Service addresses are translated on the wire, packet by
- * packet, for clients whose sockets this node does not see.
+ * packet, for clients whose sockets this node does not see: those on other
+ * machines, and pods on devices that the operator names.
+ *
+ * What a client sends is translated as it arrives. If the backend is reached
+ * through a device of ours that faces other machines, the node's own address
+ * becomes the source and the packet leaves at once, past the stack; so does
+ * the answer. Otherwise the packet goes on through the stack with its source
+ * as it is, and the answer is translated as it leaves by the client's device.
+ * So both directions of a flow traverse netfilter, or neither does.
  */
-#include "maps.h"
-#include "select.h"
+#include "answer.h"
+#include "flow.h"
+#include "icmp.h"
+#include "packet.h"
+#include "refuse.h"
+#include "route.h"
 
-/* TCX_NEXT, and TC_ACT_UNSPEC of clsact: whoever comes next decides. */
-#define NEXT -1
+/* Settings that the loader fixes. */
+volatile const __u8 inside = 0;		 /* the device is a pod's of this node */
+volatile const __u16 snat_first = 61000; /* the node's own ports for others' connections */
+volatile const __u16 snat_last = 65535;
+
+/* How many ports are tried for a flow. */
+#define PORT_TRIES 16
+/* How many backends are tried for a flow whose answers would be another's. */
+#define BACKEND_TRIES 3
 
 char _license[] SEC("license") = "Dual BSD/GPL";
+
+/* Ends a packet that nothing was done to yet. */
+static __always_inline int refuse(struct __sk_buff *skb, struct packet *p)
+{
+	report_refusal(&p->selection, p->key.source_port, skb->ifindex);
+	if (p->selection.dropped)
+		return DROP;
+	return answer_refused(skb, p);
+}
+
+/* Sends the packet past the stack as what p->flow says. */
+static __noinline int forward(struct __sk_buff *skb, struct packet *p)
+{
+	long found;
+
+	if (!p)
+		return DROP;
+	found = find_route(skb, p, wire_length(skb, p));
+	switch (found) {
+	case BPF_FIB_LKUP_RET_SUCCESS:
+	case BPF_FIB_LKUP_RET_NO_NEIGH:
+		break;
+	case BPF_FIB_LKUP_RET_FRAG_NEEDED:
+		return answer_too_big(skb, p, p->route.mtu_result);
+	default:
+		count(COUNTER_UNROUTABLE);
+		return DROP;
+	}
+	if (p->ttl <= 1)
+		return answer_expired(skb, p);
+	if (rewrite(skb, p, p->ttl - 1)) {
+		count(COUNTER_FAILED);
+		return DROP;
+	}
+	return leave(skb, p, found);
+}
+
+/* Translates the packet as its flow says. */
+static __always_inline int translate(struct __sk_buff *skb, struct packet *p)
+{
+	if (p->fragment == FIRST_FRAGMENT)
+		remember_ports(p);
+	if (p->flow.flags & FLOW_REDIRECT)
+		return forward(skb, p);
+	if (rewrite(skb, p, p->ttl)) {
+		count(COUNTER_FAILED);
+		return DROP;
+	}
+	return NEXT;
+}
+
+/* Whether a socket of the node would take the answers that come to p->other. */
+static __always_inline bool has_socket(struct __sk_buff *skb, struct packet *p)
+{
+	struct bpf_sock_tuple tuple = {};
+	struct bpf_sock *sk;
+	__u32 size;
+
+	if (p->v6) {
+		__builtin_memcpy(tuple.ipv6.saddr, p->other.source, sizeof(tuple.ipv6.saddr));
+		__builtin_memcpy(tuple.ipv6.daddr, p->other.target, sizeof(tuple.ipv6.daddr));
+		tuple.ipv6.sport = p->other.source_port;
+		tuple.ipv6.dport = p->other.target_port;
+		size = sizeof(tuple.ipv6);
+	} else {
+		tuple.ipv4.saddr = p->other.source[3];
+		tuple.ipv4.daddr = p->other.target[3];
+		tuple.ipv4.sport = p->other.source_port;
+		tuple.ipv4.dport = p->other.target_port;
+		size = sizeof(tuple.ipv4);
+	}
+	if (p->key.protocol == IPPROTO_UDP)
+		sk = bpf_sk_lookup_udp(skb, &tuple, size, BPF_F_CURRENT_NETNS, 0);
+	else
+		sk = bpf_skc_lookup_tcp(skb, &tuple, size, BPF_F_CURRENT_NETNS, 0);
+	if (!sk)
+		return false;
+	bpf_sk_release(sk);
+	return true;
+}
+
+static __noinline int claim_port(struct __sk_buff *skb, struct packet *p, __u32 port)
+{
+	if (!p)
+		return false;
+	p->other.target_port = bpf_htons(port);
+	return !has_socket(skb, p) && claim(p);
+}
+
+/* Finds a port of the node's own for the flow. */
+static __always_inline bool claim_some_port(struct __sk_buff *skb, struct packet *p)
+{
+	__u32 first = snat_first, n = snat_last - first + 1, start, i;
+
+	start = (__u32)((__u64)bpf_get_prandom_u32() * n >> 32);
+	for (i = 0; i < PORT_TRIES; i++) {
+		if (i >= n)
+			break;
+		if (claim_port(skb, p, first + (start + i) % n))
+			return true;
+	}
+	count(COUNTER_PORTS_EXHAUSTED);
+	return false;
+}
+
+/* Whether the backend can see the address of the node in p->flow.source. */
+static __always_inline bool take_source(struct packet *p)
+{
+	p->flow.flags |= FLOW_REDIRECT | FLOW_SNAT;
+	p->flow.at = AT_INGRESS;
+	return !is_unspecified(p->flow.source);
+}
+
+/* R37: a pod's address is kept, but a pod that meets itself must not answer
+ * itself directly. */
+static __always_inline bool choose_inside(struct packet *p)
+{
+	__u32 family = p->v6 ? PRIMARY_IPV6 : PRIMARY_IPV4;
+	struct address *node;
+
+	if (!same_address(p->flow.target, p->flow.source))
+		return true;
+	node = bpf_map_lookup_elem(&fairlead_primary, &family);
+	if (!node)
+		return false;
+	__builtin_memcpy(p->flow.source, node->address, sizeof(p->flow.source));
+	return take_source(p);
+}
+
+/* Decides how the flow reaches its backend, and what the backend sees. */
+static __always_inline bool choose_way(struct __sk_buff *skb, struct packet *p)
+{
+	struct device *d;
+	long found;
+	__u32 out;
+
+	p->flow.flags = inside ? FLOW_INSIDE : 0;
+	p->flow.at = AT_EGRESS;
+	if (inside)
+		return choose_inside(p);
+	found = find_route(skb, p, 0);
+	if (found != BPF_FIB_LKUP_RET_SUCCESS && found != BPF_FIB_LKUP_RET_NO_NEIGH &&
+	    found != BPF_FIB_LKUP_RET_FRAG_NEEDED)
+		return true; /* the node itself, or the stack says why not */
+	out = p->route.ifindex;
+	d = bpf_map_lookup_elem(&fairlead_devices, &out);
+	if (!d || d->index != out)
+		return true;
+	__builtin_memcpy(p->flow.source, p->v6 ? d->source6 : d->source4, sizeof(p->flow.source));
+	return take_source(p);
+}
+
+/* Makes the flow's two elements. */
+static __always_inline bool make_flow(struct __sk_buff *skb, struct packet *p)
+{
+	const struct selection *s = &p->selection;
+	__u64 now = bpf_ktime_get_coarse_ns();
+
+	__builtin_memset(&p->flow, 0, sizeof(p->flow));
+	__builtin_memcpy(p->flow.source, p->key.source, sizeof(p->flow.source));
+	p->flow.source_port = p->key.source_port;
+	__builtin_memcpy(p->flow.target, s->backend.address, sizeof(p->flow.target));
+	p->flow.target_port = s->backend.port;
+	p->flow.owner = s->owner;
+	p->flow.set = s->set;
+	p->flow.word = s->word;
+	p->flow.used = now;
+	if (!choose_way(skb, p))
+		return false;
+	p->reply = p->flow;
+	__builtin_memcpy(p->reply.source, p->key.target, sizeof(p->reply.source));
+	__builtin_memcpy(p->reply.target, p->key.source, sizeof(p->reply.target));
+	p->reply.source_port = p->key.target_port;
+	p->reply.target_port = p->key.source_port;
+	p->reply.flags |= FLOW_REPLY;
+	p->reply.at = AT_INGRESS;
+	set_other(p);
+	if (p->flow.flags & FLOW_SNAT) {
+		if (!claim_some_port(skb, p))
+			return false;
+		p->flow.source_port = p->other.target_port;
+	} else if (!claim(p)) {
+		return false;
+	}
+	p->flow.seal = flow_seal(&p->key, &p->flow);
+	if (bpf_map_update_elem(&fairlead_embryos, &p->key, &p->flow, BPF_ANY) == 0)
+		count(COUNTER_EMBRYOS_CREATED);
+	return true;
+}
+
+/* The same for the same client and Service on every node, and evenly spread. */
+static __always_inline __u32 hash_of(const struct flow_key *k)
+{
+	__u32 h = k->protocol;
+	int i;
+
+#pragma unroll
+	for (i = 0; i < 4; i++) {
+		h = (h ^ k->source[i]) * 0x85ebca6b;
+		h ^= h >> 15;
+		h = (h ^ k->target[i]) * 0xc2b2ae35;
+		h ^= h >> 13;
+	}
+	h = (h ^ ports_of(&k->source_port)) * 0x85ebca6b;
+	h ^= h >> 13;
+	h *= 0xc2b2ae35;
+	return h ^ h >> 16;
+}
+
+static __always_inline void set_selection(struct packet *p)
+{
+	struct selection *s = &p->selection;
+
+	__builtin_memset(s, 0, sizeof(*s));
+	__builtin_memcpy(s->target.address, p->key.target, sizeof(s->target.address));
+	s->target.port = p->key.target_port;
+	s->protocol = p->key.protocol;
+	s->wire = 1;
+	s->outside = !inside;
+	__builtin_memcpy(s->source, p->key.source, sizeof(s->source));
+}
+
+/* A packet amid a connection that is not known here: it was opened before
+ * this node took part, or it was forgotten. Where the address is the node's
+ * own, the stack answers; elsewhere nobody would. */
+static __always_inline int unknown_flow(struct __sk_buff *skb, struct packet *p, __u32 flags)
+{
+	if (flags & ADDRESS_NODE || select_backend(&p->selection, NULL) == VERDICT_PASS)
+		return NEXT;
+	count(COUNTER_NO_FLOW);
+	p->selection.reason = REASON_NO_FLOW;
+	p->selection.dropped = 0;
+	return refuse(skb, p);
+}
+
+/* The first packet of a flow, or one of none that is known. */
+static __noinline int open_flow(struct __sk_buff *skb, struct packet *p, __u32 flags)
+{
+	__u32 i;
+
+	if (!p)
+		return NEXT;
+	if (p->fragment == LATER_FRAGMENT) {
+		count(COUNTER_FRAGMENTS_UNKNOWN);
+		return NEXT;
+	}
+	/* Nobody else may speak from the node's own addresses: the stack says so. */
+	if (!inside && (is_loopback(p->key.source) || known_of(p->key.source) & ADDRESS_NODE))
+		return NEXT;
+	set_selection(p);
+	if (p->key.protocol == IPPROTO_TCP && (p->tcp_flags & (TCP_SYN | TCP_ACK)) != TCP_SYN)
+		return unknown_flow(skb, p, flags);
+	p->selection.hash = hash_of(&p->key);
+	for (i = 0; i < BACKEND_TRIES; i++) {
+		switch (select_backend(&p->selection, NULL)) {
+		case VERDICT_FORWARD:
+			break;
+		case VERDICT_REFUSE:
+			return refuse(skb, p);
+		default:
+			return NEXT;
+		}
+		if (make_flow(skb, p))
+			return translate(skb, p);
+	}
+	p->selection.reason = REASON_NO_PORT;
+	p->selection.dropped = 0;
+	return refuse(skb, p);
+}
+
+/* What the map has of the packet's flow; false if it goes on in none. */
+static __always_inline bool resume(struct packet *p, void *map, bool embryo)
+{
+	struct flow *f = find_flow(map, p);
+
+	if (!f)
+		return false;
+	if (!goes_on(f, p, embryo)) {
+		forget_flow(p);
+		return false;
+	}
+	note_packet(f, p);
+	if (!embryo)
+		return true;
+	if (p->flow.flags & FLOW_REPLY)
+		note_answer(f, p);
+	else
+		confirm(p);
+	return true;
+}
+
+static __always_inline int on_ports(struct __sk_buff *skb, struct packet *p, __u8 at)
+{
+	__u32 flags = 0;
+
+	if (p->fragment == LATER_FRAGMENT)
+		recall_ports(p);
+	if (resume(p, &fairlead_flows, false))
+		return translate(skb, p);
+	/* Most packets are for addresses that are neither the node's nor a
+	 * Service's. */
+	if (at == AT_INGRESS) {
+		flags = known_of(p->key.target);
+		if (!flags && !have_service_cidrs)
+			return NEXT;
+	}
+	if (resume(p, &fairlead_embryos, true))
+		return translate(skb, p);
+	if (at == AT_EGRESS)
+		return NEXT;
+	return open_flow(skb, p, flags);
+}
+
+static __always_inline int on_wire(struct __sk_buff *skb, __u8 at)
+{
+	struct packet *p = new_packet(at);
+
+	/* A device may show packets that are other machines'. Those of a pod on
+	 * a bridge are for the bridge. */
+	if (!p || (at == AT_INGRESS && !inside && skb->pkt_type != PACKET_HOST))
+		return NEXT;
+	switch (parse(skb, p)) {
+	case PARSED_PORTS:
+		return on_ports(skb, p, at);
+	case PARSED_ICMP:
+		return on_icmp(skb, p);
+	case PARSED_BAD:
+		if (at == AT_INGRESS && known_of(p->key.target) & (ADDRESS_SERVICE | ADDRESS_NODEPORT))
+			count(COUNTER_MALFORMED);
+		return NEXT;
+	default:
+		return NEXT;
+	}
+}
 
 SEC("tc")
 int fairlead_ingress(struct __sk_buff *skb)
 {
-	return NEXT;
+	return on_wire(skb, AT_INGRESS);
 }
 
 SEC("tc")
 int fairlead_egress(struct __sk_buff *skb)
 {
-	return NEXT;
+	return on_wire(skb, AT_EGRESS);
 }
