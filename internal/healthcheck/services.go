@@ -30,7 +30,7 @@ type Services struct {
 	mu        sync.Mutex // guards what follows
 	addresses []netip.Addr
 	checks    map[model.Name]model.HealthCheck
-	servers   map[place]*http.Server
+	servers   map[place]*listening
 	failed    map[place]error
 }
 
@@ -44,12 +44,25 @@ func (p place) compare(o place) int {
 	return cmp.Or(p.service.Compare(o.service), model.CompareAddrPort(p.at, o.at))
 }
 
+// listening is a server and what it listens with.
+type listening struct {
+	*http.Server
+	listener net.Listener
+}
+
+// Close frees the port at once: a server that has not begun to serve yet does
+// not know its listener.
+func (l *listening) Close() {
+	l.listener.Close()
+	l.Server.Close()
+}
+
 // NewServices returns a set of servers that listens nowhere yet. healthy says
 // whether the node serves a Service as its rows ask for.
 func NewServices(healthy func(model.Name) bool, log *slog.Logger) *Services {
 	return &Services{
 		healthy: healthy, log: log, wake: make(chan struct{}, 1),
-		checks: map[model.Name]model.HealthCheck{}, servers: map[place]*http.Server{}, failed: map[place]error{},
+		checks: map[model.Name]model.HealthCheck{}, servers: map[place]*listening{}, failed: map[place]error{},
 	}
 }
 
@@ -152,7 +165,7 @@ func (s *Services) open(ctx context.Context, p place) {
 }
 
 func (s *Services) serve(p place, listener net.Listener) {
-	server := newHTTPServer(s.about(p.service), s.log)
+	server := &listening{newHTTPServer(s.about(p.service), s.log), listener}
 	s.mu.Lock()
 	if s.failed[p] != nil {
 		s.log.Info("the port of a health check is listened on at last", "service", p.service, "address", p.at)
@@ -168,8 +181,7 @@ func (s *Services) serve(p place, listener net.Listener) {
 }
 
 // lost notes that a listener ended by itself; it is opened anew in time.
-func (s *Services) lost(p place, server *http.Server, err error) {
-	server.Close()
+func (s *Services) lost(p place, server *listening, err error) {
 	s.mu.Lock()
 	mine := s.servers[p] == server
 	if mine {
@@ -177,6 +189,7 @@ func (s *Services) lost(p place, server *http.Server, err error) {
 	}
 	s.mu.Unlock()
 	if mine {
+		server.Close()
 		s.fail(p, err)
 	}
 }
@@ -274,15 +287,13 @@ func (s *Services) States() []State {
 	return sorted
 }
 
-// Holds says that a listening socket of the node is one of these. The kernel
-// shows one of 0.0.0.0 that takes both families as one of [::].
-func (s *Services) Holds(at netip.AddrPort) bool {
+// Held are the addresses and ports on which these servers listen.
+func (s *Services) Held() []netip.AddrPort {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	held := make([]netip.AddrPort, 0, len(s.servers))
 	for p := range s.servers {
-		if p.at.Port() == at.Port() && (p.at.Addr() == at.Addr() || p.at.Addr().IsUnspecified() && at.Addr().IsUnspecified()) {
-			return true
-		}
+		held = append(held, p.at)
 	}
-	return false
+	return held
 }

@@ -50,3 +50,27 @@ func localReady(svc *Service, all []*EndpointSlice, node *Node, family Family) i
 	slices.SortFunc(ready, CompareAddr)
 	return len(slices.Compact(ready))
 }
+
+// NoLocalEndpoints calls count for each Service port and family whose traffic
+// is dropped here since its policy is Local and endpoints are elsewhere only
+// (R10, R11): external traffic, or that to the ClusterIP.
+func (c *Compiled) NoLocalEndpoints(count func(external bool, family Family)) {
+	var counted SetKey
+	for i := range c.Sets {
+		s := &c.Sets[i]
+		if s.Action != ActionDrop {
+			continue
+		}
+		external := s.Key.Role != RoleClusterIP
+		// A port may have two sets for external traffic; it counts once.
+		port := s.Key
+		port.Role = RoleExternal
+		if external && port == counted {
+			continue
+		}
+		if external {
+			counted = port
+		}
+		count(external, s.Key.Family)
+	}
+}

@@ -5,6 +5,7 @@ package model
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -126,4 +127,50 @@ func TestTheCountIsThatOfDistinctAddresses(t *testing.T) {
 			t.Errorf("%d local endpoints, want %d", check.LocalEndpoints, len(counted))
 		}
 	})
+}
+
+func TestServicePortsWithoutLocalEndpoints(t *testing.T) {
+	elsewhere := []*EndpointSlice{
+		slice("a", ready("10.0.2.1", "n2")),
+		with(slice("b", ready("fd00::2:1", "n2")), func(s *EndpointSlice) { s.Family = IPv6 }),
+	}
+	balancer := func(s *Service) {
+		s.ClusterIPs = addrs("10.96.0.1", "fd00:96::1")
+		s.LoadBalancerIngress = vips("198.18.0.1")
+		s.Ports[0].NodePort = 30080
+	}
+	for _, c := range []struct {
+		name   string
+		change func(*Service)
+		slices []*EndpointSlice
+		want   string
+	}{
+		{"a port counts once, whatever addresses it has (R11, R32)", func(*Service) {}, elsewhere, "external IPv4, external IPv6"},
+		{"both policies count apart (R14, R32)", func(s *Service) { s.InternalTrafficPolicy = PolicyLocal }, elsewhere,
+			"internal IPv4, external IPv4, internal IPv6, external IPv6"},
+		{"policy Cluster is never short of local ones (R32)", func(s *Service) { s.ExternalTrafficPolicy = PolicyCluster }, elsewhere, ""},
+		{"with none anywhere it is no matter of the policy (R13, R32)", func(*Service) {}, nil, ""},
+		{"a local one is enough (R32)", func(*Service) {}, append(elsewhere, slice("c", ready("10.0.1.1", "n1"))), "external IPv6"},
+		{"two ports are two (R32)", func(s *Service) {
+			s.ClusterIPs = s.ClusterIPs[:1]
+			s.Ports = []ServicePort{{Name: "a", Protocol: TCP, Port: 80, NodePort: 30080}, {Name: "b", Protocol: TCP, Port: 81, NodePort: 30081}}
+		}, []*EndpointSlice{with(elsewhere[0], func(s *EndpointSlice) {
+			s.Ports = []EndpointPort{{Name: "a", Protocol: TCP, Port: 1}, {Name: "b", Protocol: TCP, Port: 2}}
+		})}, "external IPv4, external IPv4"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			compiled := Compile(balanced(balancer, c.change), c.slices, &thisNode, &Options{})
+			var counted []string
+			compiled.NoLocalEndpoints(func(external bool, family Family) {
+				traffic := "internal"
+				if external {
+					traffic = "external"
+				}
+				counted = append(counted, fmt.Sprint(traffic, " ", family))
+			})
+			if got := strings.Join(counted, ", "); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
 }

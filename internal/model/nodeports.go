@@ -38,6 +38,9 @@ func ParseNodePortAddresses(values []string) (NodePortAddresses, error) {
 	return n, nil
 }
 
+// All says that NodePorts are served on all addresses of the node.
+func (n NodePortAddresses) All() bool { return !n.Primary && len(n.CIDRs) == 0 }
+
 // Serve says that NodePorts are served on the address, for every client that
 // can reach it. Loopback is not among such addresses: it serves the node's own
 // processes alone.
