@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/fairlead-io/fairlead/test/lab/traffic"
+	"github.com/fairlead-io/fairlead/test/rig"
 )
 
 // Many programs make a socket per question, DNS clients first of all. Were
@@ -14,36 +15,36 @@ func TestRoomOfDatagramSockets(t *testing.T) {
 	const sockets = 5
 	n := startNode(t)
 	b := n.backends(t, "a", "b", "c")
-	one, two := service{name: "one", vip: n.vip()}, service{name: "two", vip: n.vip()}
-	n.serve(t, one, allReady(b...)...)
-	n.serve(t, two, allReady(b...)...)
+	one, two := rig.Service{Name: "one", VIP: n.vip()}, rig.Service{Name: "two", VIP: n.vip()}
+	n.Serve(t, one, rig.AllReady(b...)...)
+	n.Serve(t, two, rig.AllReady(b...)...)
 	client, _ := n.client(t, "client")
 
 	for _, w := range ways {
-		if w.network != traffic.UDPUnconnected {
+		if w.Network != traffic.UDPUnconnected {
 			continue
 		}
 		before := n.pairs(t)
 		for range sockets {
-			conn, _ := client.Open(w.network, w.to(one.vip, servicePort).String())
+			conn, _ := client.Open(w.Network, w.To(one.VIP, rig.ServicePort).String())
 			defer conn.Close()
 			for range 5 {
-				if reply := conn.Ask(); reply.From != w.to(one.vip, servicePort) {
-					t.Errorf("%s: %s from %s, want it from the Service", w.name, reply, reply.From)
+				if reply := conn.Ask(); reply.From != w.To(one.VIP, rig.ServicePort) {
+					t.Errorf("%s: %s from %s, want it from the Service", w.Name, reply, reply.From)
 				}
 			}
 			if after := n.pairs(t); after != before {
-				t.Fatalf("%s: a socket that uses one Service takes room for %d pairs", w.name, after-before)
+				t.Fatalf("%s: a socket that uses one Service takes room for %d pairs", w.Name, after-before)
 			}
 		}
-		conn, _ := client.Open(w.network, w.to(one.vip, servicePort).String())
+		conn, _ := client.Open(w.Network, w.To(one.VIP, rig.ServicePort).String())
 		defer conn.Close()
 		for range 3 {
 			conn.Ask()
-			conn.AskAt(w.to(two.vip, servicePort).String())
+			conn.AskAt(w.To(two.VIP, rig.ServicePort).String())
 		}
 		if after := n.pairs(t); after == before || after > before+4 {
-			t.Errorf("%s: a socket that uses two Services takes room for %d pairs, want one to four", w.name, after-before)
+			t.Errorf("%s: a socket that uses two Services takes room for %d pairs, want one to four", w.Name, after-before)
 		}
 	}
 }
@@ -51,7 +52,7 @@ func TestRoomOfDatagramSockets(t *testing.T) {
 // pairs is how many entries the map of pairs has.
 func (n *node) pairs(t *testing.T) uint64 {
 	t.Helper()
-	for _, m := range n.status(t).Maps {
+	for _, m := range n.Status(t).Maps {
 		if m.Name == "fairlead_udp" {
 			return m.Used
 		}

@@ -8,53 +8,46 @@ import (
 	"testing"
 
 	"github.com/fairlead-io/fairlead/test/lab/traffic"
+	"github.com/fairlead-io/fairlead/test/rig"
 )
-
-// ips writes a pair as the items of a YAML list.
-func (p pair) ips() string { return fmt.Sprintf("%s, %q", p.v4, p.v6) }
-
-// ingressOf is the status of a load balancer with these addresses.
-func ingressOf(p pair, more string) []string {
-	return []string{fmt.Sprintf("{ip: %s %s}, {ip: %q %[2]s}", p.v4, more, p.v6)}
-}
 
 func TestExternalAddresses(t *testing.T) {
 	n := newNode(t)
 	b := n.backend(t, "web")
 	plain, vip, proxied, externalIP := n.externalAddress(), n.externalAddress(), n.externalAddress(), n.externalAddress()
-	for _, s := range []service{
-		{name: "plain", vip: n.vip(), spec: "type: LoadBalancer", ingress: ingressOf(plain, "")},
-		{name: "vip", vip: n.vip(), spec: "type: LoadBalancer", ingress: ingressOf(vip, ", ipMode: VIP")},
-		{name: "proxied", vip: n.vip(), spec: "type: LoadBalancer", ingress: ingressOf(proxied, ", ipMode: Proxy")},
-		{name: "external-ip", vip: n.vip(), spec: "externalIPs: [" + externalIP.ips() + "]"},
+	for _, s := range []rig.Service{
+		{Name: "plain", VIP: n.vip(), Spec: "type: LoadBalancer", Ingress: rig.Ingress(plain, "")},
+		{Name: "vip", VIP: n.vip(), Spec: "type: LoadBalancer", Ingress: rig.Ingress(vip, ", ipMode: VIP")},
+		{Name: "proxied", VIP: n.vip(), Spec: "type: LoadBalancer", Ingress: rig.Ingress(proxied, ", ipMode: Proxy")},
+		{Name: "external-ip", VIP: n.vip(), Spec: "externalIPs: [" + externalIP.Items() + "]"},
 	} {
-		n.write(t, s.name+".yaml", s.yaml(allReady(b)))
+		n.Write(t, s.Name+".yaml", s.YAML(rig.AllReady(b)))
 	}
 	pod, _ := n.client(t, "client")
 	clients := []*traffic.Client{pod, n.host(t)}
-	served := func(t *testing.T, at pair) {
+	served := func(t *testing.T, at rig.Pair) {
 		for _, w := range ways {
 			for _, c := range clients {
-				expect(t, c, w, at, servicePort, "web")
+				rig.Expect(t, c, w, at, rig.ServicePort, "web")
 			}
 		}
 	}
-	untouched := func(t *testing.T, at pair) {
+	untouched := func(t *testing.T, at rig.Pair) {
 		for _, w := range ways {
 			for _, c := range clients {
-				expectUntouched(t, c, w, at, servicePort)
+				expectUntouched(t, c, w, at, rig.ServicePort)
 			}
 		}
 	}
 
-	n.start(t)
+	n.Start(t)
 	t.Run("an address without ipMode is served (R21)", func(t *testing.T) { served(t, plain) })
 	t.Run("an address of ipMode VIP is served (R21)", func(t *testing.T) { served(t, vip) })
 	t.Run("an address of ipMode Proxy is left to the load balancer (R21)", func(t *testing.T) { untouched(t, proxied) })
 	t.Run("an externalIP is served (R23)", func(t *testing.T) { served(t, externalIP) })
 
-	n.agent.Kill()
-	n.start(t, "--disable-external-ips")
+	n.Process.Kill()
+	n.Start(t, "--disable-external-ips")
 	t.Run("--disable-external-ips takes them out of force, and nothing else (R23)", func(t *testing.T) {
 		untouched(t, externalIP)
 		served(t, plain)
@@ -65,10 +58,10 @@ func TestExternalAddresses(t *testing.T) {
 func TestNodeAddressClaims(t *testing.T) {
 	const port = 6443
 	n := newNode(t)
-	listen(t, n.ns, "node", port, nodeAddrs.list()...)
+	rig.Listen(t, n.NS, "node", port, nodeAddrs.List()...)
 	b := n.backend(t, "web")
-	claim := service{name: "claim", vip: n.vip(), port: port, spec: "externalIPs: [" + nodeAddrs.ips() + "]"}
-	n.write(t, "claim.yaml", claim.yaml(allReady(b)))
+	claim := rig.Service{Name: "claim", VIP: n.vip(), Port: port, Spec: "externalIPs: [" + nodeAddrs.Items() + "]"}
+	n.Write(t, "claim.yaml", claim.YAML(rig.AllReady(b)))
 	pod, _ := n.client(t, "client")
 
 	for _, c := range []struct {
@@ -79,15 +72,15 @@ func TestNodeAddressClaims(t *testing.T) {
 		{[]string{"--allow-node-address-claims"}, "web", "forward"},
 	} {
 		t.Run(fmt.Sprintf("with flags %q an externalIP on which the node listens is %s", c.flags, c.action), func(t *testing.T) {
-			n.start(t, c.flags...)
-			defer n.agent.Kill()
-			n.settle(t)
-			if row := n.row(t, "claim", nodeAddrs.v4, port, "TCP"); row.Action != c.action {
+			n.Start(t, c.flags...)
+			defer n.Process.Kill()
+			n.Settle(t)
+			if row := n.Row(t, "claim", nodeAddrs.V4, port, "TCP"); row.Action != c.action {
 				t.Errorf("the row is %+v", row)
 			}
 			for _, w := range ways {
-				expect(t, pod, w, nodeAddrs, port, c.server)
-				expect(t, pod, w, claim.vip, port, "web")
+				rig.Expect(t, pod, w, nodeAddrs, port, c.server)
+				rig.Expect(t, pod, w, claim.VIP, port, "web")
 			}
 		})
 	}
@@ -99,7 +92,7 @@ func TestSourceRanges(t *testing.T) {
 	b := n.backend(t, "web")
 	place, addrs := n.pod(t, "client")
 	vip := n.externalAddress()
-	web := service{name: "web", vip: n.vip(), nodePort: port, ingress: ingressOf(vip, "")}
+	web := rig.Service{Name: "web", VIP: n.vip(), NodePort: port, Ingress: rig.Ingress(vip, "")}
 
 	for _, c := range []struct {
 		name           string
@@ -112,19 +105,19 @@ func TestSourceRanges(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			web := web
-			web.spec = "type: LoadBalancer, loadBalancerSourceRanges: [" + c.ranges + "]"
-			n.serve(t, web, ready(b))
+			web.Spec = "type: LoadBalancer, loadBalancerSourceRanges: [" + c.ranges + "]"
+			n.Serve(t, web, rig.Ready(b))
 			client := traffic.StartClient(t, place)
 			for _, w := range ways {
 				client.From = netip.AddrPort{}
-				expectError(t, client, w, vip, servicePort, c.unbound)
-				client.From = netip.AddrPortFrom(w.to(addrs, 0).Addr(), 0)
-				expectError(t, client, w, vip, servicePort, c.bound)
+				rig.ExpectError(t, client, w, vip, rig.ServicePort, c.unbound)
+				client.From = netip.AddrPortFrom(w.To(addrs, 0).Addr(), 0)
+				rig.ExpectError(t, client, w, vip, rig.ServicePort, c.bound)
 				// Neither ClusterIP nor NodePort knows ranges.
 				for _, from := range []netip.AddrPort{{}, client.From} {
 					client.From = from
-					expect(t, client, w, web.vip, servicePort, "web")
-					expect(t, client, w, nodeAddrs, port, "web")
+					rig.Expect(t, client, w, web.VIP, rig.ServicePort, "web")
+					rig.Expect(t, client, w, nodeAddrs, port, "web")
 				}
 			}
 		})

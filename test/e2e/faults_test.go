@@ -9,13 +9,14 @@ import (
 	"testing"
 
 	"github.com/fairlead-io/fairlead/internal/api"
+	"github.com/fairlead-io/fairlead/test/rig"
 )
 
 func TestBrokenManifests(t *testing.T) {
 	n := startNode(t)
 	a, b := n.backend(t, "a"), n.backend(t, "b")
-	web := service{name: "web", vip: n.vip()}
-	good := web.yaml(allReady(a))
+	web := rig.Service{Name: "web", VIP: n.vip()}
+	good := web.YAML(rig.AllReady(a))
 	pod, _ := n.client(t, "client")
 
 	for _, c := range []struct {
@@ -24,40 +25,40 @@ func TestBrokenManifests(t *testing.T) {
 	}{
 		{"text that is no YAML", strings.Replace(good, "spec:", "spec: [", 1), 4},
 		{"a port that is none", strings.Replace(good, "port: 80", "port: 80000", 1), 4},
-		{"an address that is none", strings.Replace(good, a.addrs.v4.String(), "10.0.0.300", 1), 13},
+		{"an address that is none", strings.Replace(good, a.Addrs.V4.String(), "10.0.0.300", 1), 13},
 		{"a list where text belongs", strings.Replace(good, "apiVersion: v1", "apiVersion: [v1]", 1), 1},
 	} {
 		t.Run(c.name+" leaves the last good content in force, and says where it stands", func(t *testing.T) {
-			n.write(t, "web.yaml", good)
-			n.settle(t)
-			n.write(t, "web.yaml", c.text)
-			where := fmt.Sprintf("%s:%d:", filepath.Join(n.manifests, "web.yaml"), c.line)
-			eventually(t, func() error {
-				s := n.status(t)
+			n.Write(t, "web.yaml", good)
+			n.Settle(t)
+			n.Write(t, "web.yaml", c.text)
+			where := fmt.Sprintf("%s:%d:", filepath.Join(n.Manifests, "web.yaml"), c.line)
+			rig.Eventually(t, func() error {
+				s := n.Status(t)
 				if len(s.Problems) == 0 || !strings.HasPrefix(s.Problems[0], where) || s.Healthy {
 					return fmt.Errorf("healthy: %v, problems %q, want one at %s", s.Healthy, s.Problems, where)
 				}
 				return nil
 			})
-			if out := n.run(t, 1, "status"); !strings.Contains(out, where) {
+			if out := n.Run(t, 1, "status"); !strings.Contains(out, where) {
 				t.Errorf("status does not show %s:\n%s", where, out)
 			}
 			for _, w := range ways {
-				expect(t, pod, w, web.vip, servicePort, "a")
+				rig.Expect(t, pod, w, web.VIP, rig.ServicePort, "a")
 			}
 			// Others are not held up.
-			other := service{name: "other", vip: n.vip()}
-			n.write(t, "other.yaml", other.yaml(allReady(b)))
-			eventually(t, func() error {
-				if reply := ways[0].ask(pod, other.vip, servicePort); reply.Server != "b" {
+			other := rig.Service{Name: "other", VIP: n.vip()}
+			n.Write(t, "other.yaml", other.YAML(rig.AllReady(b)))
+			rig.Eventually(t, func() error {
+				if reply := ways[0].Ask(pod, other.VIP, rig.ServicePort); reply.Server != "b" {
 					return fmt.Errorf("another Service: %s", reply)
 				}
 				return nil
 			})
-			n.write(t, "web.yaml", web.yaml(allReady(b)))
-			n.remove(t, "other")
-			expect(t, pod, ways[0], web.vip, servicePort, "b")
-			n.run(t, 0, "status")
+			n.Write(t, "web.yaml", web.YAML(rig.AllReady(b)))
+			n.Remove(t, "other")
+			rig.Expect(t, pod, ways[0], web.VIP, rig.ServicePort, "b")
+			n.Run(t, 0, "status")
 		})
 	}
 }
@@ -73,16 +74,16 @@ func TestFullMaps(t *testing.T) {
 		t.Run(c.flag+" too small: what does not fit says so, the rest works, and room heals it", func(t *testing.T) {
 			n := startNode(t, c.flag, c.value)
 			b := n.backend(t, "web")
-			first, second := service{name: "first", vip: n.vip()}, service{name: "second", vip: n.vip()}
-			n.serve(t, first, ready(b))
+			first, second := rig.Service{Name: "first", VIP: n.vip()}, rig.Service{Name: "second", VIP: n.vip()}
+			n.Serve(t, first, rig.Ready(b))
 			pod, _ := n.client(t, "client")
-			n.run(t, 0, "status")
+			n.Run(t, 0, "status")
 
-			n.write(t, "second.yaml", second.yaml(allReady(b)))
-			eventually(t, func() error { return expectErrors(n.status(t), c.flag) })
-			n.run(t, 1, "status")
+			n.Write(t, "second.yaml", second.YAML(rig.AllReady(b)))
+			rig.Eventually(t, func() error { return expectErrors(n.Status(t), c.flag) })
+			n.Run(t, 1, "status")
 			for _, w := range ways {
-				expect(t, pod, w, first.vip, servicePort, "web")
+				rig.Expect(t, pod, w, first.VIP, rig.ServicePort, "web")
 			}
 			failed := n.failures(t)
 			if len(failed) == 0 || len(failed) == 4 {
@@ -94,11 +95,11 @@ func TestFullMaps(t *testing.T) {
 				}
 			}
 
-			n.remove(t, "first")
-			n.run(t, 0, "status")
+			n.Remove(t, "first")
+			n.Run(t, 0, "status")
 			for _, w := range ways {
-				expect(t, pod, w, second.vip, servicePort, "web")
-				expectUntouched(t, pod, w, first.vip, servicePort)
+				rig.Expect(t, pod, w, second.VIP, rig.ServicePort, "web")
+				expectUntouched(t, pod, w, first.VIP, rig.ServicePort)
 			}
 		})
 	}
@@ -115,7 +116,7 @@ func expectErrors(s api.Status, flag string) error {
 // failures are the rows that could not be written.
 func (n *node) failures(t *testing.T) []api.Frontend {
 	t.Helper()
-	rows, err := n.api.Frontends(t.Context())
+	rows, err := n.API.Frontends(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

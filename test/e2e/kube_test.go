@@ -4,13 +4,13 @@ package e2e
 
 import (
 	"fmt"
-	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/fairlead-io/fairlead/test/kube"
 	"github.com/fairlead-io/fairlead/test/lab/traffic"
+	"github.com/fairlead-io/fairlead/test/rig"
 )
 
 // rbac is what users apply; the tests' user takes the place of the service
@@ -28,28 +28,28 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: ` + kube.Limi
 // and the agent reaches it there.
 func TestKubernetes(t *testing.T) {
 	n := newNode(t)
-	cluster := kube.StartAt(t, n.ns, nodeAddrs.v4)
+	cluster := kube.StartAt(t, n.NS, nodeAddrs.V4)
 	cluster.Kubectl("apply", "-f", rbac)
 	cluster.Apply(readerBinding)
 	cluster.Apply("{apiVersion: v1, kind: Node, metadata: {name: " + nodeName + "}}")
-	n.launch(t, "--kubeconfig", cluster.LimitedKubeconfig)
-	n.ready(t)
+	n.Launch(t, "--kubeconfig", cluster.LimitedKubeconfig)
+	n.Ready(t)
 	n.diff(t)
 	b := n.backends(t, "a", "b", "c")
 	place, _ := n.pod(t, "client")
 	pod := traffic.StartClient(t, place)
-	web := service{name: "web", vip: pair{netip.MustParseAddr("10.96.0.77"), netip.MustParseAddr("fd00:10:96::77")}, nodePort: 30080, spec: "type: NodePort, ipFamilyPolicy: RequireDualStack"}
-	serve := func(t *testing.T, s service, endpoints ...endpoint) {
+	web := rig.Service{Name: "web", VIP: rig.ParsePair("10.96.0.77", "fd00:10:96::77"), NodePort: 30080, Spec: "type: NodePort, ipFamilyPolicy: RequireDualStack"}
+	serve := func(t *testing.T, s rig.Service, endpoints ...rig.Endpoint) {
 		t.Helper()
-		cluster.Apply(s.yaml(endpoints))
-		n.settle(t)
+		cluster.Apply(s.YAML(endpoints))
+		n.Settle(t)
 		n.diff(t)
 	}
 	reaches := func(t *testing.T, servers ...string) {
 		t.Helper()
 		for _, w := range ways {
-			expect(t, pod, w, web.vip, servicePort, servers...)
-			expect(t, pod, w, nodeAddrs, web.nodePort, servers...)
+			rig.Expect(t, pod, w, web.VIP, rig.ServicePort, servers...)
+			rig.Expect(t, pod, w, nodeAddrs, web.NodePort, servers...)
 		}
 	}
 
@@ -67,37 +67,37 @@ func TestKubernetes(t *testing.T) {
 		cluster.Apply(`{apiVersion: v1, kind: ServiceAccount, metadata: {name: default, namespace: default}}`)
 		cluster.Apply(`{apiVersion: v1, kind: Pod, metadata: {name: client, namespace: default}, spec: {containers: [{name: c, image: none}]}}`)
 		cluster.Kubectl("patch", "pod", "client", "--subresource=status", "-p", `{"status":{"podIP":"10.0.9.9","podIPs":[{"ip":"10.0.9.9"}]}}`)
-		out := n.run(t, 0, "trace", "--from", "default/client", "--to", "10.96.0.1:443")
+		out := n.Run(t, 0, "trace", "--from", "default/client", "--to", "10.96.0.1:443")
 		if !strings.Contains(out, "10.0.9.9") || !strings.Contains(out, "default/kubernetes") {
 			t.Errorf("trace of a pod:\n%s", out)
 		}
 	})
 
 	t.Run("a Service that is created is served", func(t *testing.T) {
-		serve(t, web, allReady(b[:2]...)...)
+		serve(t, web, rig.AllReady(b[:2]...)...)
 		reaches(t, "a", "b")
 	})
 
 	t.Run("it is scaled, and connections follow", func(t *testing.T) {
-		serve(t, web, allReady(b...)...)
+		serve(t, web, rig.AllReady(b...)...)
 		reaches(t, "a", "b", "c")
-		serve(t, web, ready(b[2]))
+		serve(t, web, rig.Ready(b[2]))
 		reaches(t, "c")
 		cluster.Kubectl("delete", "endpointslice", "web-ipv4")
-		n.settle(t)
+		n.Settle(t)
 		n.diff(t)
-		expectError(t, pod, ways[0], web.vip, servicePort, rejected)
-		expect(t, pod, ways[1], web.vip, servicePort, "c")
+		rig.ExpectError(t, pod, ways[0], web.VIP, rig.ServicePort, rejected)
+		rig.Expect(t, pod, ways[1], web.VIP, rig.ServicePort, "c")
 	})
 
 	t.Run("without endpoints it refuses (R13)", func(t *testing.T) {
 		serve(t, web)
 		for _, w := range ways {
-			expectError(t, pod, w, web.vip, servicePort, rejected)
+			rig.ExpectError(t, pod, w, web.VIP, rig.ServicePort, rejected)
 		}
 	})
 
-	serve(t, web, allReady(b...)...)
+	serve(t, web, rig.AllReady(b...)...)
 	for name, fault := range map[string]struct {
 		breaks, heals func()
 		says          string
@@ -120,25 +120,25 @@ func TestKubernetes(t *testing.T) {
 		"the agent starts again while the API server is gone (R33)": {
 			breaks: func() {
 				cluster.StopAPIServer()
-				n.agent.Kill()
-				n.launch(t, "--kubeconfig", cluster.LimitedKubeconfig)
+				n.Process.Kill()
+				n.Launch(t, "--kubeconfig", cluster.LimitedKubeconfig)
 			},
 			heals: cluster.StartAPIServer,
 			says:  "refused",
 		},
 	} {
 		t.Run(name+": what was known stays in force, status says since when, and it heals (R31)", func(t *testing.T) {
-			load := startLoad(t, place, append(at(web.vip, servicePort), target{ways[1], nodeAddrs, web.nodePort})...)
+			load := startLoad(t, place, append(at(web.VIP, rig.ServicePort), target{ways[1], nodeAddrs, web.NodePort})...)
 			began := time.Now().Add(-time.Second)
 			fault.breaks()
-			eventually(t, func() error { return n.isStale(t, fault.says, began) })
-			if out := n.run(t, 1, "status"); !strings.Contains(out, "stale") {
+			rig.Eventually(t, func() error { return n.isStale(t, fault.says, began) })
+			if out := n.Run(t, 1, "status"); !strings.Contains(out, "stale") {
 				t.Errorf("status does not say stale:\n%s", out)
 			}
 			reaches(t, "a", "b", "c")
 			fault.heals()
-			eventually(t, func() error {
-				if s := n.status(t); !s.Healthy {
+			rig.Eventually(t, func() error {
+				if s := n.Status(t); !s.Healthy {
 					return fmt.Errorf("not healthy: %q", s.Findings)
 				}
 				return nil
@@ -150,11 +150,11 @@ func TestKubernetes(t *testing.T) {
 
 	t.Run("a Service that is deleted is not served any more", func(t *testing.T) {
 		cluster.Kubectl("delete", "service", "web")
-		n.settle(t)
+		n.Settle(t)
 		n.diff(t)
 		for _, w := range ways {
-			expectUntouched(t, pod, w, web.vip, servicePort)
-			expectClosed(t, pod, w, nodeAddrs, web.nodePort)
+			expectUntouched(t, pod, w, web.VIP, rig.ServicePort)
+			expectClosed(t, pod, w, nodeAddrs, web.NodePort)
 		}
 	})
 }
@@ -162,7 +162,7 @@ func TestKubernetes(t *testing.T) {
 // diff runs the command, which must find nothing.
 func (n *node) diff(t *testing.T) {
 	t.Helper()
-	if out := n.run(t, 0, "diff"); !strings.HasPrefix(out, "no drift: api = tables = kernel") {
+	if out := n.Run(t, 0, "diff"); !strings.HasPrefix(out, "no drift: api = tables = kernel") {
 		t.Errorf("diff says %q", out)
 	}
 }
@@ -170,11 +170,11 @@ func (n *node) diff(t *testing.T) {
 // isStale says what is missing for the agent started last to have lost
 // Services and EndpointSlices since then.
 func (n *node) isStale(t *testing.T, says string, began time.Time) error {
-	s, err := n.api.Status(t.Context())
+	s, err := n.API.Status(t.Context())
 	if err != nil {
 		return err
 	}
-	if s.Healthy || s.PID != n.agent.PID() {
+	if s.Healthy || s.PID != n.Process.PID() {
 		return fmt.Errorf("process %d is healthy: %v, with sources %+v", s.PID, s.Healthy, s.SourceState)
 	}
 	for _, source := range s.SourceState {

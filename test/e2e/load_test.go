@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/test/lab"
 	"github.com/fairlead-io/fairlead/test/lab/traffic"
+	"github.com/fairlead-io/fairlead/test/rig"
 )
 
 // load is processes that make new connections as fast as they can, and hold
@@ -24,16 +25,16 @@ type load struct {
 
 // target is where, and by which way, a process of a load connects.
 type target struct {
-	way
-	to   pair
+	rig.Way
+	to   rig.Pair
 	port uint16
 }
 
 // loadWays are those that differ in the kernel's eyes.
-var loadWays = []way{ways[0], ways[1], ways[5], ways[9]}
+var loadWays = []rig.Way{ways[0], ways[1], ways[5], ways[9]}
 
 // at makes a target of each way that a load uses.
-func at(to pair, port uint16) []target {
+func at(to rig.Pair, port uint16) []target {
 	var targets []target
 	for _, w := range loadWays {
 		targets = append(targets, target{w, to, port})
@@ -59,8 +60,8 @@ func startLoad(t testing.TB, place lab.Place, targets ...target) *load {
 
 func (l *load) run(client *traffic.Client, target target, began func()) {
 	defer began()
-	to := target.way.to(target.to, target.port).String()
-	held, reply := client.Open(target.network, to)
+	to := target.Way.To(target.to, target.port).String()
+	held, reply := client.Open(target.Network, to)
 	l.count(target, reply)
 	if reply.Error != "" {
 		return
@@ -69,8 +70,8 @@ func (l *load) run(client *traffic.Client, target target, began func()) {
 	holder := held.Ask()
 	l.count(target, holder)
 	for {
-		l.add(target, client.Many(target.network, to, 20))
-		if !isUDP(target.network) {
+		l.add(target, client.Many(target.Network, to, 20))
+		if !isUDP(target.Network) {
 			l.count(target, held.Ask())
 		}
 		began()
@@ -95,7 +96,7 @@ func (l *load) count(target target, reply traffic.Reply) {
 func (l *load) add(target target, more traffic.Tally) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	key := target.name + " to " + target.way.to(target.to, target.port).String()
+	key := target.Name + " to " + target.Way.To(target.to, target.port).String()
 	sum, ok := l.tally[key]
 	if !ok {
 		sum = traffic.Tally{Servers: map[string]int{}, Errors: map[string]int{}}

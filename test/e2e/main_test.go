@@ -12,36 +12,9 @@
 package e2e
 
 import (
-	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 
-	"github.com/fairlead-io/fairlead/test/lab"
-	"github.com/fairlead-io/fairlead/test/lab/traffic"
+	"github.com/fairlead-io/fairlead/test/rig"
 )
 
-// programVariable tells the tests where TestMain has put the program.
-const programVariable = "FAIRLEAD_E2E_PROGRAM"
-
-func TestMain(m *testing.M) { lab.Main(suite{m}, traffic.Roles) }
-
-// suite builds the program once and removes it afterwards.
-type suite struct{ *testing.M }
-
-func (s suite) Run() int {
-	dir, err := os.MkdirTemp("", "fairlead-e2e-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "make a folder for the program:", err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	program := filepath.Join(dir, "fairlead")
-	if out, err := exec.Command("go", "build", "-o", program, "../../cmd/fairlead").CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build the program: %v\n%s", err, out)
-		return 1
-	}
-	os.Setenv(programVariable, program)
-	return s.M.Run()
-}
+func TestMain(m *testing.M) { rig.Main(m) }

@@ -12,14 +12,15 @@ import (
 
 	"github.com/fairlead-io/fairlead/internal/api"
 	"github.com/fairlead-io/fairlead/test/lab/traffic"
+	"github.com/fairlead-io/fairlead/test/rig"
 )
 
 func TestSocketPathModes(t *testing.T) {
 	const port = 30080
 	n := newNode(t)
 	b := n.backend(t, "web")
-	web := service{name: "web", vip: n.vip(), nodePort: port, spec: "type: NodePort"}
-	n.write(t, "web.yaml", web.yaml(allReady(b)))
+	web := rig.Service{Name: "web", VIP: n.vip(), NodePort: port, Spec: "type: NodePort"}
+	n.Write(t, "web.yaml", web.YAML(rig.AllReady(b)))
 	pod, _ := n.client(t, "client")
 	host := n.host(t)
 
@@ -29,24 +30,24 @@ func TestSocketPathModes(t *testing.T) {
 		host, pods bool
 	}{{"all", true, true}, {"host", true, false}, {"off", false, false}, {"all", true, true}} {
 		t.Run("--socket-path="+c.mode, func(t *testing.T) {
-			n.start(t, "--socket-path", c.mode)
-			n.settle(t)
-			defer n.agent.Kill()
+			n.Start(t, "--socket-path", c.mode)
+			n.Settle(t)
+			defer n.Process.Kill()
 			for _, from := range []struct {
 				client *traffic.Client
 				served bool
 			}{{host, c.host}, {pod, c.pods}} {
 				for _, w := range ways {
 					if from.served {
-						expect(t, from.client, w, web.vip, servicePort, "web")
-						expect(t, from.client, w, nodeAddrs, port, "web")
+						rig.Expect(t, from.client, w, web.VIP, rig.ServicePort, "web")
+						rig.Expect(t, from.client, w, nodeAddrs, port, "web")
 						continue
 					}
-					expectUntouched(t, from.client, w, web.vip, servicePort)
+					expectUntouched(t, from.client, w, web.VIP, rig.ServicePort)
 					expectClosed(t, from.client, w, nodeAddrs, port)
 				}
 			}
-			status := n.status(t)
+			status := n.Status(t)
 			if attached := len(status.Attachments) > 0; attached != (c.host || c.pods) {
 				t.Errorf("attached are %+v", status.Attachments)
 			}
@@ -60,34 +61,34 @@ func TestSocketPathModes(t *testing.T) {
 func TestProgramsOfOthers(t *testing.T) {
 	const guardedPort = 9
 	n := newNode(t)
-	attachGuard(t, n.cgroup.Path(), guardedPort)
-	n.start(t)
+	attachGuard(t, n.Cgroup.Path(), guardedPort)
+	n.Start(t)
 	b := n.backend(t, "web")
-	web := service{name: "web", vip: n.vip()}
-	n.serve(t, web, ready(b))
+	web := rig.Service{Name: "web", VIP: n.vip()}
+	n.Serve(t, web, rig.Ready(b))
 	pod, _ := n.client(t, "client")
 	check := func(t *testing.T) {
 		t.Helper()
-		expectError(t, pod, ways[0], b.addrs, guardedPort, "EPERM")
-		if !slices.ContainsFunc(n.status(t).Attachments, func(a api.Attachment) bool {
+		rig.ExpectError(t, pod, ways[0], b.Addrs, guardedPort, "EPERM")
+		if !slices.ContainsFunc(n.Status(t).Attachments, func(a api.Attachment) bool {
 			return a.Hook == "connect4" && a.Program == guardName && !a.Ours
 		}) {
-			t.Errorf("status lists %+v, want the guard among them", n.status(t).Attachments)
+			t.Errorf("status lists %+v, want the guard among them", n.Status(t).Attachments)
 		}
 	}
 
 	t.Run("they go on beside ours, and status lists them", func(t *testing.T) {
 		check(t)
 		for _, w := range ways {
-			expect(t, pod, w, web.vip, servicePort, "web")
+			rig.Expect(t, pod, w, web.VIP, rig.ServicePort, "web")
 		}
 	})
 	t.Run("they go on when the agent starts again, and after a cleanup", func(t *testing.T) {
-		n.restart(t)
+		n.Restart(t)
 		check(t)
-		n.agent.Kill()
-		n.run(t, 0, "cleanup")
-		expectError(t, pod, ways[0], b.addrs, guardedPort, "EPERM")
+		n.Process.Kill()
+		n.Run(t, 0, "cleanup")
+		rig.ExpectError(t, pod, ways[0], b.Addrs, guardedPort, "EPERM")
 	})
 }
 

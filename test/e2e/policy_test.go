@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/fairlead-io/fairlead/test/lab/traffic"
+	"github.com/fairlead-io/fairlead/test/rig"
 )
 
 // The refusals of the socket path.
@@ -21,15 +22,15 @@ type outcome struct {
 	err     string
 }
 
-func goTo(backends ...*backend) outcome { return outcome{servers: names(backends...)} }
+func goTo(backends ...*rig.Backend) outcome { return outcome{servers: rig.Names(backends...)} }
 
-func (o outcome) check(t *testing.T, c *traffic.Client, w way, to pair, port uint16) {
+func (o outcome) check(t *testing.T, c *traffic.Client, w rig.Way, to rig.Pair, port uint16) {
 	t.Helper()
 	if o.err != "" {
-		expectError(t, c, w, to, port, o.err)
+		rig.ExpectError(t, c, w, to, port, o.err)
 		return
 	}
-	expect(t, c, w, to, port, o.servers...)
+	rig.Expect(t, c, w, to, port, o.servers...)
 }
 
 func TestPolicies(t *testing.T) {
@@ -38,59 +39,59 @@ func TestPolicies(t *testing.T) {
 	local, ending := n.backend(t, "local"), n.backend(t, "ending")
 	remote := n.remote(t, "remote")
 	homeless := *remote
-	homeless.node = ""
+	homeless.Node = ""
 	pod, _ := n.client(t, "client")
 	clients := map[string]*traffic.Client{"pod": pod, "node": n.host(t)}
 
 	for _, c := range []struct {
 		name      string
 		policies  string
-		endpoints []endpoint
+		endpoints []rig.Endpoint
 		clusterIP outcome
 		external  outcome // NodePort, VIP and externalIP
 	}{
 		{"without policies every endpoint serves", "",
-			allReady(local, remote), goTo(local, remote), goTo(local, remote)},
+			rig.AllReady(local, remote), goTo(local, remote), goTo(local, remote)},
 		{"internalTrafficPolicy Local holds for the ClusterIP alone (R10, R14)", "internalTrafficPolicy: Local",
-			allReady(local, remote), goTo(local), goTo(local, remote)},
+			rig.AllReady(local, remote), goTo(local), goTo(local, remote)},
 		{"internalTrafficPolicy Local without a local endpoint drops (R10)", "internalTrafficPolicy: Local",
-			allReady(remote), outcome{err: dropped}, goTo(remote)},
+			rig.AllReady(remote), outcome{err: dropped}, goTo(remote)},
 		{"an endpoint without a nodeName is not local (R42)", "internalTrafficPolicy: Local",
-			allReady(&homeless), outcome{err: dropped}, goTo(remote)},
+			rig.AllReady(&homeless), outcome{err: dropped}, goTo(remote)},
 		{"externalTrafficPolicy Local does not hold for this node and its pods (R12)", "externalTrafficPolicy: Local",
-			allReady(local, remote), goTo(local, remote), goTo(local, remote)},
+			rig.AllReady(local, remote), goTo(local, remote), goTo(local, remote)},
 		{"externalTrafficPolicy Local without a local endpoint does not drop them either (R12)", "externalTrafficPolicy: Local",
-			allReady(remote), goTo(remote), goTo(remote)},
+			rig.AllReady(remote), goTo(remote), goTo(remote)},
 		{"both policies Local: each address by its own rule (R14)", "internalTrafficPolicy: Local, externalTrafficPolicy: Local",
-			allReady(local, remote), goTo(local), goTo(local, remote)},
+			rig.AllReady(local, remote), goTo(local), goTo(local, remote)},
 		{"no endpoint at all rejects (R13)", "",
 			nil, outcome{err: rejected}, outcome{err: rejected}},
 		{"no endpoint at all rejects, whatever the policies (R13)", "internalTrafficPolicy: Local, externalTrafficPolicy: Local",
 			nil, outcome{err: rejected}, outcome{err: rejected}},
 		{"endpoints that are not ready do not count (R7)", "",
-			[]endpoint{notReady(local), notReady(remote)}, outcome{err: rejected}, outcome{err: rejected}},
+			[]rig.Endpoint{rig.NotReady(local), rig.NotReady(remote)}, outcome{err: rejected}, outcome{err: rejected}},
 		{"terminating endpoints do not serve beside ready ones (R7)", "",
-			[]endpoint{ready(local), terminating(ending)}, goTo(local), goTo(local)},
+			[]rig.Endpoint{rig.Ready(local), rig.Terminating(ending)}, goTo(local), goTo(local)},
 		{"terminating endpoints serve only when nothing is ready (R7)", "",
-			[]endpoint{notReady(local), terminating(ending)}, goTo(ending), goTo(ending)},
+			[]rig.Endpoint{rig.NotReady(local), rig.Terminating(ending)}, goTo(ending), goTo(ending)},
 		{"the fallback to terminating endpoints is the policy's own (R7)", "internalTrafficPolicy: Local",
-			[]endpoint{ready(remote), terminating(ending)}, goTo(ending), goTo(remote)},
+			[]rig.Endpoint{rig.Ready(remote), rig.Terminating(ending)}, goTo(ending), goTo(remote)},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			vip, externalIP := n.externalAddress(), n.externalAddress()
-			s := service{
-				name: "web", vip: n.vip(), nodePort: port,
-				ingress: []string{fmt.Sprintf("{ip: %s}, {ip: %q}", vip.v4, vip.v6)},
-				spec:    fmt.Sprintf("type: LoadBalancer, externalIPs: [%s, %q], %s", externalIP.v4, externalIP.v6, c.policies),
+			s := rig.Service{
+				Name: "web", VIP: n.vip(), NodePort: port,
+				Ingress: []string{fmt.Sprintf("{ip: %s}, {ip: %q}", vip.V4, vip.V6)},
+				Spec:    fmt.Sprintf("type: LoadBalancer, externalIPs: [%s, %q], %s", externalIP.V4, externalIP.V6, c.policies),
 			}
-			n.serve(t, s, c.endpoints...)
+			n.Serve(t, s, c.endpoints...)
 			for _, w := range ways {
 				for from, client := range clients {
-					t.Logf("%s from the %s", w.name, from)
-					c.clusterIP.check(t, client, w, s.vip, servicePort)
+					t.Logf("%s from the %s", w.Name, from)
+					c.clusterIP.check(t, client, w, s.VIP, rig.ServicePort)
 					c.external.check(t, client, w, nodeAddrs, port)
-					c.external.check(t, client, w, vip, servicePort)
-					c.external.check(t, client, w, externalIP, servicePort)
+					c.external.check(t, client, w, vip, rig.ServicePort)
+					c.external.check(t, client, w, externalIP, rig.ServicePort)
 				}
 			}
 		})

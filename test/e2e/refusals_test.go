@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/api"
 	"github.com/fairlead-io/fairlead/test/lab"
 	"github.com/fairlead-io/fairlead/test/lab/traffic"
+	"github.com/fairlead-io/fairlead/test/rig"
 )
 
 func TestRefusals(t *testing.T) {
@@ -19,48 +20,48 @@ func TestRefusals(t *testing.T) {
 	n := startNode(t)
 	remote := n.remote(t, "remote")
 	vip := n.externalAddress()
-	empty := service{name: "empty", vip: n.vip(), nodePort: port, spec: "type: NodePort"}
-	far := service{name: "far", vip: n.vip(), spec: "internalTrafficPolicy: Local"}
-	guarded := service{name: "guarded", vip: n.vip(), ingress: ingressOf(vip, ""), spec: `type: LoadBalancer, loadBalancerSourceRanges: ["10.9.0.0/16", "fd00:9::/64"]`}
-	n.serve(t, empty)
-	n.serve(t, far, ready(remote))
-	n.serve(t, guarded, ready(remote))
-	monitor := n.place().Start(t, os.Getenv(programVariable), "monitor", "-o", "json", "--socket", n.socket)
+	empty := rig.Service{Name: "empty", VIP: n.vip(), NodePort: port, Spec: "type: NodePort"}
+	far := rig.Service{Name: "far", VIP: n.vip(), Spec: "internalTrafficPolicy: Local"}
+	guarded := rig.Service{Name: "guarded", VIP: n.vip(), Ingress: rig.Ingress(vip, ""), Spec: `type: LoadBalancer, loadBalancerSourceRanges: ["10.9.0.0/16", "fd00:9::/64"]`}
+	n.Serve(t, empty)
+	n.Serve(t, far, rig.Ready(remote))
+	n.Serve(t, guarded, rig.Ready(remote))
+	monitor := n.Place().Start(t, rig.Program(), "monitor", "-o", "json", "--socket", n.Socket)
 	place, _ := n.pod(t, "client")
 
 	for _, c := range []struct {
 		name      string
 		place     lab.Place
 		host      bool
-		to        pair
+		to        rig.Pair
 		port      uint16
 		want      api.Refusal
 		wantError string
 	}{
-		{"a pod at a Service without endpoints (R13)", place, false, empty.vip, servicePort,
+		{"a pod at a Service without endpoints (R13)", place, false, empty.VIP, rig.ServicePort,
 			api.Refusal{Service: "default/empty", Action: "reject", Reason: "no endpoint is usable"}, rejected},
-		{"the node at a NodePort without endpoints (R13)", n.place(), true, nodeAddrs, port,
+		{"the node at a NodePort without endpoints (R13)", n.Place(), true, nodeAddrs, port,
 			api.Refusal{Service: "default/empty", Action: "reject", Reason: "no endpoint is usable"}, rejected},
-		{"a pod at a Service without local endpoints (R10)", place, false, far.vip, servicePort,
+		{"a pod at a Service without local endpoints (R10)", place, false, far.VIP, rig.ServicePort,
 			api.Refusal{Service: "default/far", Action: "drop", Reason: "the traffic policy is Local and no endpoint on this node is usable"}, dropped},
-		{"the node at an address with source ranges (R22)", n.place(), true, vip, servicePort,
+		{"the node at an address with source ranges (R22)", n.Place(), true, vip, rig.ServicePort,
 			api.Refusal{Service: "default/guarded", Action: "drop", Reason: "loadBalancerSourceRanges apply and the socket is not bound to a source address"}, dropped},
 	} {
 		for _, w := range ways {
-			t.Run(c.name+" is told: "+w.name, func(t *testing.T) {
+			t.Run(c.name+" is told: "+w.Name, func(t *testing.T) {
 				client := traffic.StartClient(t, c.place)
 				before := n.refused(t, c.want.Service, c.want.Reason, w, c.to, c.port)
 				want := c.want
 				want.SchemaVersion, want.PID, want.Host = api.SchemaVersion, uint32(client.PID()), c.host
-				want.Address, want.Port, want.PortName, want.Protocol = w.of(c.to).String(), c.port, "tcp", "TCP"
-				if isUDP(w.network) {
+				want.Address, want.Port, want.PortName, want.Protocol = w.Of(c.to).String(), c.port, "tcp", "TCP"
+				if w.UDP() {
 					want.PortName, want.Protocol = "udp", "UDP"
 				}
 				want.NetNS = c.place.NetNS.Cookie(t)
 				want.Command = commandOf(t, client.PID())
 				asked := uint64(0)
-				eventually(t, func() error {
-					expectError(t, client, w, c.to, c.port, c.wantError)
+				rig.Eventually(t, func() error {
+					rig.ExpectError(t, client, w, c.to, c.port, c.wantError)
 					asked++
 					return hasRefusal(monitor.Stdout(), want)
 				})
@@ -72,7 +73,7 @@ func TestRefusals(t *testing.T) {
 	}
 
 	t.Run("status prints them", func(t *testing.T) {
-		out := n.run(t, 0, "status")
+		out := n.Run(t, 0, "status")
 		for _, words := range []string{"default/empty", "no endpoint is usable", "default/far", "default/guarded"} {
 			if !strings.Contains(out, words) {
 				t.Errorf("%q is missing in\n%s", words, out)
@@ -82,14 +83,14 @@ func TestRefusals(t *testing.T) {
 }
 
 // refused is the counter in `status` for one address and reason.
-func (n *node) refused(t *testing.T, service, reason string, w way, to pair, port uint16) uint64 {
+func (n *node) refused(t *testing.T, service, reason string, w rig.Way, to rig.Pair, port uint16) uint64 {
 	t.Helper()
 	protocol := "TCP"
-	if isUDP(w.network) {
+	if w.UDP() {
 		protocol = "UDP"
 	}
-	for _, r := range n.status(t).Refusals {
-		if r.Address == w.of(to).String() && r.Port == port && r.Protocol == protocol && r.Reason == reason {
+	for _, r := range n.Status(t).Refusals {
+		if r.Address == w.Of(to).String() && r.Port == port && r.Protocol == protocol && r.Reason == reason {
 			if r.Service != service {
 				t.Errorf("the counter of %s:%d names Service %q, want %q", r.Address, r.Port, r.Service, service)
 			}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/internal/api"
 	"github.com/fairlead-io/fairlead/test/lab/traffic"
+	"github.com/fairlead-io/fairlead/test/rig"
 )
 
 // The agent's end, however it comes, is no business of connections (R39).
@@ -22,26 +23,26 @@ func TestAgentKilledUnderLoad(t *testing.T) {
 	const port = 30080
 	n := startNode(t)
 	b := n.backends(t, "a", "b", "c")
-	web := service{name: "web", vip: n.vip(), nodePort: port, spec: "type: NodePort"}
-	n.serve(t, web, allReady(b...)...)
+	web := rig.Service{Name: "web", VIP: n.vip(), NodePort: port, Spec: "type: NodePort"}
+	n.Serve(t, web, rig.AllReady(b...)...)
 	place, _ := n.pod(t, "client")
-	load := startLoad(t, place, append(at(web.vip, servicePort), target{ways[0], nodeAddrs, port})...)
+	load := startLoad(t, place, append(at(web.VIP, rig.ServicePort), target{ways[0], nodeAddrs, port})...)
 
 	// What changes does so while the agent is being killed, while there is none,
 	// or not at all.
 	for i := range 6 {
-		some := allReady(b[i%3:]...)
+		some := rig.AllReady(b[i%3:]...)
 		if i%3 == 0 {
-			n.write(t, "web.yaml", web.yaml(some))
+			n.Write(t, "web.yaml", web.YAML(some))
 		}
-		n.agent.Kill()
+		n.Process.Kill()
 		if i%3 == 1 {
-			n.write(t, "web.yaml", web.yaml(some))
-			n.write(t, "new.yaml", service{name: "new", vip: n.vip()}.yaml(some))
+			n.Write(t, "web.yaml", web.YAML(some))
+			n.Write(t, "new.yaml", rig.Service{Name: "new", VIP: n.vip()}.YAML(some))
 		}
-		n.start(t)
-		n.settle(t)
-		n.serve(t, web, allReady(b...)...)
+		n.Start(t)
+		n.Settle(t)
+		n.Serve(t, web, rig.AllReady(b...)...)
 	}
 	load.end()
 }
@@ -50,15 +51,15 @@ func TestRestartChangesNothing(t *testing.T) {
 	n := startNode(t)
 	b := n.backends(t, "a", "b", "c")
 	for i := range 3 {
-		s := service{
-			name: fmt.Sprint("web-", i), vip: n.vip(), nodePort: uint16(30080 + i), ingress: ingressOf(n.externalAddress(), ""),
-			spec: `type: LoadBalancer, externalTrafficPolicy: Local, sessionAffinity: ClientIP, loadBalancerSourceRanges: ["10.0.1.0/24", "fd00:1::/64"]`,
+		s := rig.Service{
+			Name: fmt.Sprint("web-", i), VIP: n.vip(), NodePort: uint16(30080 + i), Ingress: rig.Ingress(n.externalAddress(), ""),
+			Spec: `type: LoadBalancer, externalTrafficPolicy: Local, sessionAffinity: ClientIP, loadBalancerSourceRanges: ["10.0.1.0/24", "fd00:1::/64"]`,
 		}
 		for j := range 3 {
-			n.serve(t, s, append(allReady(b[:j+1]...), terminating(b[2]))...)
+			n.Serve(t, s, append(rig.AllReady(b[:j+1]...), rig.Terminating(b[2]))...)
 		}
 	}
-	before := n.run(t, 0, "get", "kernel", "-o", "json")
+	before := n.Run(t, 0, "get", "kernel", "-o", "json")
 	var kernel api.Kernel
 	if err := json.Unmarshal([]byte(before), &kernel); err != nil || len(kernel.Entries) == 0 {
 		t.Fatalf("the kernel holds %d entries, %v", len(kernel.Entries), err)
@@ -66,14 +67,14 @@ func TestRestartChangesNothing(t *testing.T) {
 
 	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
 		t.Run(fmt.Sprintf("sets, owners, generations and extents are the same after %q and a start (R39)", signal), func(t *testing.T) {
-			n.agent.Signal(signal)
-			<-n.agent.Done()
-			if diff := cmp.Diff(before, n.run(t, 0, "get", "kernel", "-o", "json")); diff != "" {
+			n.Process.Signal(signal)
+			<-n.Process.Done()
+			if diff := cmp.Diff(before, n.Run(t, 0, "get", "kernel", "-o", "json")); diff != "" {
 				t.Errorf("without an agent (-before +after):\n%s", diff)
 			}
-			n.start(t)
-			n.settle(t)
-			if diff := cmp.Diff(before, n.run(t, 0, "get", "kernel", "-o", "json")); diff != "" {
+			n.Start(t)
+			n.Settle(t)
+			if diff := cmp.Diff(before, n.Run(t, 0, "get", "kernel", "-o", "json")); diff != "" {
 				t.Errorf("with the next agent (-before +after):\n%s", diff)
 			}
 		})
@@ -83,26 +84,26 @@ func TestRestartChangesNothing(t *testing.T) {
 func TestOneWriter(t *testing.T) {
 	n := startNode(t)
 	b := n.backends(t, "a", "b")
-	web := service{name: "web", vip: n.vip()}
-	n.serve(t, web, allReady(b[:1]...)...)
+	web := rig.Service{Name: "web", VIP: n.vip()}
+	n.Serve(t, web, rig.AllReady(b[:1]...)...)
 	place, _ := n.pod(t, "client")
 	client := traffic.StartClient(t, place)
-	load := startLoad(t, place, at(web.vip, servicePort)...)
+	load := startLoad(t, place, at(web.VIP, rig.ServicePort)...)
 
-	first := n.agent
-	n.launch(t, "--manifests", n.manifests)
-	second := n.agent
+	first := n.Process
+	n.Launch(t, "--manifests", n.Manifests)
+	second := n.Process
 	t.Run("a second agent waits and says who is the writer", func(t *testing.T) {
-		eventually(t, func() error {
+		rig.Eventually(t, func() error {
 			if said := second.Stderr(); !strings.Contains(said, fmt.Sprintf("process %d", first.PID())) {
 				return fmt.Errorf("it says %q", said)
 			}
 			return nil
 		})
-		if got := n.status(t).PID; got != first.PID() {
+		if got := n.Status(t).PID; got != first.PID() {
 			t.Errorf("process %d answers, want the first, %d", got, first.PID())
 		}
-		if out := n.place().Start(t, os.Getenv(programVariable), "cleanup", "--pin-path", n.pins); out.Wait() == nil {
+		if out := n.Place().Start(t, rig.Program(), "cleanup", "--pin-path", n.Pins); out.Wait() == nil {
 			t.Errorf("cleanup removed what an agent serves: %s", out.Stdout())
 		}
 	})
@@ -114,39 +115,39 @@ func TestOneWriter(t *testing.T) {
 			t.Errorf("it ended with %v", err)
 		}
 		for _, w := range ways {
-			expect(t, client, w, web.vip, servicePort, "a")
+			rig.Expect(t, client, w, web.VIP, rig.ServicePort, "a")
 		}
 	})
 
-	n.start(t)
-	first = n.agent
-	n.launch(t, "--manifests", n.manifests)
+	n.Start(t)
+	first = n.Process
+	n.Launch(t, "--manifests", n.Manifests)
 	t.Run("the second takes over when the first dies", func(t *testing.T) {
-		eventually(t, func() error {
-			if !strings.Contains(n.agent.Stderr(), "waiting") {
-				return fmt.Errorf("the second says %q", n.agent.Stderr())
+		rig.Eventually(t, func() error {
+			if !strings.Contains(n.Process.Stderr(), "waiting") {
+				return fmt.Errorf("the second says %q", n.Process.Stderr())
 			}
 			return nil
 		})
 		first.Kill()
-		n.ready(t)
-		n.serve(t, web, ready(b[1]))
-		expect(t, client, ways[0], web.vip, servicePort, "b")
+		n.Ready(t)
+		n.Serve(t, web, rig.Ready(b[1]))
+		rig.Expect(t, client, ways[0], web.VIP, rig.ServicePort, "b")
 	})
 	load.end()
 
 	t.Run("cleanup takes programs and pins away once no agent runs", func(t *testing.T) {
-		n.agent.Signal(syscall.SIGTERM)
-		if err := n.agent.Wait(); err != nil {
+		n.Process.Signal(syscall.SIGTERM)
+		if err := n.Process.Wait(); err != nil {
 			t.Errorf("the agent ended with %v", err)
 		}
-		n.run(t, 0, "cleanup")
-		if _, err := os.Stat(n.pins); !os.IsNotExist(err) {
-			t.Errorf("%s: %v, want it gone", filepath.Base(n.pins), err)
+		n.Run(t, 0, "cleanup")
+		if _, err := os.Stat(n.Pins); !os.IsNotExist(err) {
+			t.Errorf("%s: %v, want it gone", filepath.Base(n.Pins), err)
 		}
 		// The kernel drops a link with its last reference, in its own time.
-		eventually(t, func() error {
-			if reply := ways[0].ask(client, web.vip, servicePort); reply.Error != "ENETUNREACH" {
+		rig.Eventually(t, func() error {
+			if reply := ways[0].Ask(client, web.VIP, rig.ServicePort); reply.Error != "ENETUNREACH" {
 				return fmt.Errorf("%s, want it to go nowhere", reply)
 			}
 			return nil
@@ -160,39 +161,31 @@ func TestIncidentOfSharedEndpoints(t *testing.T) {
 	n := startNode(t)
 	shared := n.backend(t, "shared")
 	// The name of the second begins with that of the first.
-	kubernetes, intranet := service{name: "kubernetes", vip: n.vip()}, service{name: "kubernetes-intranet", vip: n.vip()}
-	n.serve(t, kubernetes, ready(shared))
-	n.serve(t, intranet, ready(shared))
+	kubernetes, intranet := rig.Service{Name: "kubernetes", VIP: n.vip()}, rig.Service{Name: "kubernetes-intranet", VIP: n.vip()}
+	n.Serve(t, kubernetes, rig.Ready(shared))
+	n.Serve(t, intranet, rig.Ready(shared))
 	place, _ := n.pod(t, "client")
-	load := startLoad(t, place, at(intranet.vip, servicePort)...)
+	load := startLoad(t, place, at(intranet.VIP, rig.ServicePort)...)
 	client := traffic.StartClient(t, place)
 
 	for step, do := range []func(){
-		func() { n.serve(t, kubernetes) },
-		func() { n.restart(t) },
-		func() { intranet.metadata = "labels: {touched: once}"; n.serve(t, intranet, ready(shared)) },
-		func() { n.serve(t, kubernetes, ready(shared)) },
-		func() { n.serve(t, kubernetes, notReady(shared)) },
-		func() { intranet.metadata = "labels: {touched: twice}"; n.serve(t, intranet, ready(shared)) },
-		func() { n.remove(t, "kubernetes") },
-		func() { n.restart(t) },
-		func() { intranet.metadata = ""; n.serve(t, intranet, ready(shared)) },
+		func() { n.Serve(t, kubernetes) },
+		func() { n.Restart(t) },
+		func() { intranet.Metadata = "labels: {touched: once}"; n.Serve(t, intranet, rig.Ready(shared)) },
+		func() { n.Serve(t, kubernetes, rig.Ready(shared)) },
+		func() { n.Serve(t, kubernetes, rig.NotReady(shared)) },
+		func() { intranet.Metadata = "labels: {touched: twice}"; n.Serve(t, intranet, rig.Ready(shared)) },
+		func() { n.Remove(t, "kubernetes") },
+		func() { n.Restart(t) },
+		func() { intranet.Metadata = ""; n.Serve(t, intranet, rig.Ready(shared)) },
 	} {
 		do()
-		if row := n.row(t, "kubernetes-intranet", intranet.vip.v6, servicePort, "TCP"); row.Action != "forward" || len(row.Backends) != 1 {
+		if row := n.Row(t, "kubernetes-intranet", intranet.VIP.V6, rig.ServicePort, "TCP"); row.Action != "forward" || len(row.Backends) != 1 {
 			t.Errorf("after step %d its row is %+v", step, row)
 		}
 		for _, w := range ways {
-			expect(t, client, w, intranet.vip, servicePort, "shared")
+			rig.Expect(t, client, w, intranet.VIP, rig.ServicePort, "shared")
 		}
 	}
 	load.end()
-}
-
-// restart kills the agent and starts another one.
-func (n *node) restart(t *testing.T) {
-	t.Helper()
-	n.agent.Kill()
-	n.start(t)
-	n.settle(t)
 }

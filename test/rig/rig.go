@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rig runs the real program in the lab, as its users do: an agent that
+// follows manifests, Services in a short form, and clients that say who
+// answered them. It is what the end-to-end tests have in common, whichever
+// path they test.
+//
+// It knows the agent by flags, manifests, commands and the socket, and imports
+// nothing that decides.
+package rig
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/fairlead-io/fairlead/test/lab"
+	"github.com/fairlead-io/fairlead/test/lab/traffic"
+)
+
+// Patience bounds every wait for something that takes milliseconds on a
+// machine with nothing else to do.
+const Patience = 15 * time.Second
+
+// Program is the path of the program under test, once Main has built it.
+func Program() string { return os.Getenv(programVariable) }
+
+// programVariable tells the tests where Main has put the program.
+const programVariable = "FAIRLEAD_TEST_PROGRAM"
+
+// Main is the TestMain of a package that runs the program, and clients of
+// package traffic. It builds the program once and removes it afterwards.
+func Main(m *testing.M) { lab.Main(suite{m}, traffic.Roles) }
+
+type suite struct{ *testing.M }
+
+func (s suite) Run() int {
+	dir, err := os.MkdirTemp("", "fairlead-test-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "make a folder for the program:", err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	program := filepath.Join(dir, "fairlead")
+	if out, err := exec.Command("go", "build", "-o", program, "../../cmd/fairlead").CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "build the program: %v\n%s", err, out)
+		return 1
+	}
+	os.Setenv(programVariable, program)
+	return s.M.Run()
+}
+
+// Eventually tries until there is no error, or patience is over.
+func Eventually(t testing.TB, try func() error) {
+	t.Helper()
+	deadline := time.Now().Add(Patience)
+	for {
+		err := try()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("still, after %s: %v", Patience, err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// Pair is one address of each family.
+type Pair struct{ V4, V6 netip.Addr }
+
+// ParsePair reads an address of each family.
+func ParsePair(v4, v6 string) Pair { return Pair{netip.MustParseAddr(v4), netip.MustParseAddr(v6)} }
+
+// List is the pair as a list.
+func (p Pair) List() []netip.Addr { return []netip.Addr{p.V4, p.V6} }
+
+// Items writes the pair as the items of a YAML list.
+func (p Pair) Items() string { return fmt.Sprintf("%s, %q", p.V4, p.V6) }
