@@ -247,8 +247,9 @@ type SourceStatus struct {
 	Error   string    `json:"error"`
 }
 
-// Attachment is a program on the socket path of a cgroup.
+// Attachment is a program on the socket path of a cgroup, or on a device.
 type Attachment struct {
+	Device  string `json:"device"` // "" on the socket path
 	Hook    string `json:"hook"`
 	Program string `json:"program"`
 	ID      uint32 `json:"id"`

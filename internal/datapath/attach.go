@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -45,7 +46,7 @@ const HasPacketPath = false
 
 // Attach puts the programs in force, once the maps hold everything that is
 // wanted. A pinned link is given the new program in place, so there is no
-// moment without one. With SocketOff the pinned links are removed.
+// moment without one. With SocketOff those of the socket path are removed.
 //
 // If new maps were filled beside pinned ones, this is where they take over.
 func (d *Datapath) Attach() error {
@@ -53,9 +54,10 @@ func (d *Datapath) Attach() error {
 		if err := d.makeCurrent(); err != nil {
 			return err
 		}
-		if err := removeLinks(d.cfg.PinPath); err != nil {
+		if err := removeHookLinks(d.cfg.PinPath); err != nil {
 			return err
 		}
+		d.beginDevices()
 		return d.dropReplaced()
 	}
 	programs, err := d.loadPrograms()
@@ -69,13 +71,15 @@ func (d *Datapath) Attach() error {
 	if err := d.attachHooks(programs); err != nil {
 		return err
 	}
+	d.beginDevices()
 	return d.dropReplaced()
 }
 
 // Lost says that the maps in force serve a frontend that those which Attach
 // puts in their place do not hold. What cannot be read is taken for served.
 func (d *Datapath) Lost(k model.FrontendKey) bool {
-	if d.replaced == nil || d.current.adopted || d.cfg.SocketMode == SocketOff {
+	servesNone := d.cfg.SocketMode == SocketOff && !d.cfg.Wire.On
+	if d.replaced == nil || d.current.adopted || servesNone {
 		return false
 	}
 	key := keyOf(k)
@@ -109,18 +113,29 @@ func (d *Datapath) attachHooks(programs *ebpf.Collection) error {
 }
 
 // sweepLinks removes the links that an agent left which died in the midst of
-// attaching: everything that is not on a hook by its name.
+// attaching: everything that is not on a hook by its name, nor on a device.
 func sweepLinks(folder string) error {
+	return removeHookLinksBut(folder, func(name string) bool {
+		return slices.ContainsFunc(hooks[:], func(h hook) bool { return h.name == name })
+	})
+}
+
+// removeHookLinks removes the links of the socket path.
+func removeHookLinks(pinPath string) error {
+	return removeHookLinksBut(filepath.Join(pinPath, linksFolder), func(string) bool { return false })
+}
+
+func removeHookLinksBut(folder string, keep func(name string) bool) error {
 	entries, err := os.ReadDir(folder)
-	if err != nil {
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("list the pinned links: %w", err)
 	}
 	for _, e := range entries {
-		if slices.ContainsFunc(hooks[:], func(h hook) bool { return h.name == e.Name() }) {
+		if keep(e.Name()) || strings.HasPrefix(e.Name(), tcxPrefix) {
 			continue
 		}
 		if err := os.RemoveAll(filepath.Join(folder, e.Name())); err != nil {
-			return fmt.Errorf("remove a left-over link: %w", err)
+			return fmt.Errorf("remove a pinned link: %w", err)
 		}
 	}
 	return nil

@@ -10,9 +10,9 @@ import (
 // Compare looks at everything but sets, which Publish compares, and repairs
 // what someone else changed: frontends and source ranges that were deleted,
 // added or rewritten, and, once Attach went well, programs that were taken off
-// their hooks. It returns how many there were.
+// their hooks and devices. It returns how many there were.
 func (d *Datapath) Compare() (repaired int, err error) {
-	for _, part := range []func() (int, error){d.compareFrontends, d.compareAddresses, d.compareRanges, d.compareHooks} {
+	for _, part := range []func() (int, error){d.compareFrontends, d.compareAddresses, d.compareRanges, d.compareHooks, d.compareDevices} {
 		n, failed := part()
 		repaired += n
 		err = errors.Join(err, failed)

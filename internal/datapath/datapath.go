@@ -37,6 +37,7 @@ type Config struct {
 	Cgroup     string // cgroup v2 folder whose processes are served
 	SocketMode SocketMode
 	HostNetNS  uint64 // cookie of the node's network namespace
+	Wire       Wire
 	Node       string // for people who look at the maps
 	Sizes      Sizes
 }
@@ -88,6 +89,7 @@ type Datapath struct {
 	strays map[frontendKey]struct{}
 	// attached is the program on each hook; nil until Attach went well.
 	attached map[string]ebpf.ProgramID
+	wire     wire
 
 	mu       sync.Mutex // guards what publishing and reclaiming share
 	room     *extents
@@ -141,6 +143,7 @@ func Open(cfg Config, log *slog.Logger) (*Datapath, error) {
 		addresses: map[address]*addressUse{},
 		ranges:    map[uint32]map[rangeKey]struct{}{},
 		known:     newAdopted(),
+		wire:      wire{programs: map[bool]*ebpf.Collection{}},
 		wake:      make(chan struct{}, 1),
 		short:     make(chan struct{}, 1),
 		reclaimed: make(chan struct{}, 1),
@@ -229,6 +232,7 @@ func (d *Datapath) Close() error {
 
 // release closes what is open, of which a failed start has only some.
 func (d *Datapath) release() error {
+	d.closeWire()
 	for _, g := range []*generation{d.current, d.replaced} {
 		if g != nil {
 			g.close()

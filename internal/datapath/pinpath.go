@@ -14,7 +14,8 @@ import (
 )
 
 // Within the pin path: g1, g2 … hold a generation of maps each, current is a
-// symbolic link to the one in force, links holds the cgroup links. Whatever
+// symbolic link to the one in force, links holds the links of the cgroup and of
+// devices. Whatever
 // else stands there is not ours.
 const (
 	currentLink = "current"
@@ -94,19 +95,20 @@ func removeLinks(pinPath string) error {
 	return nil
 }
 
-// Cleanup detaches the programs and removes everything that is pinned, links
-// first. It fails with ErrHeld while an agent is the writer. What is not
-// Fairlead's stays, and with it the folder; the error names it.
+// Cleanup detaches the programs, those on devices of this network namespace
+// included, and removes everything that is pinned, links first. It fails with
+// ErrHeld while an agent is the writer. What is not Fairlead's stays, and with it
+// the folder; the error names it.
 func Cleanup(pinPath string) error {
 	if _, err := os.Stat(pinPath); errors.Is(err, os.ErrNotExist) {
-		return nil
+		return removeFilters()
 	}
 	lock, err := lockPinPath(pinPath)
 	if err != nil {
 		return err
 	}
 	defer lock.Close()
-	if err := removeLinks(pinPath); err != nil {
+	if err := errors.Join(removeWire(pinPath), removeLinks(pinPath)); err != nil {
 		return err
 	}
 	for _, name := range []string{currentLink, nextLink} {
