@@ -135,6 +135,7 @@ type KernelEntry struct {
 	Base            uint32          `json:"base"`   // first slot of the extent
 	Action          string          `json:"action"` // forward | reject | drop
 	AffinitySeconds uint32          `json:"affinitySeconds"`
+	MaglevEntries   uint32          `json:"maglevEntries"` // of the table by which packets choose; 0: at random
 	SourceRanges    []string        `json:"sourceRanges"`
 	Backends        []KernelBackend `json:"backends"`
 	Draining        []KernelBackend `json:"draining"`
@@ -210,10 +211,36 @@ type Explain struct {
 	Transitions   []Transition        `json:"transitions"`
 }
 
+// Flow is one connection, or exchange of datagrams, that the packet path
+// translates.
+type Flow struct {
+	Service   string `json:"service"` // "" if it is gone
+	PortName  string `json:"portName"`
+	Protocol  string `json:"protocol"`
+	Client    string `json:"client"`   // ADDR:PORT, as the other fields below
+	Frontend  string `json:"frontend"` // as dialled
+	Backend   string `json:"backend"`
+	Source    string `json:"source"`    // what the backend sees; the client itself unless it is rewritten
+	Path      string `json:"path"`      // stack | redirect: through the node's stack, or past it
+	State     string `json:"state"`     // new | open | half-closed | closed | reset
+	Confirmed bool   `json:"confirmed"` // the client has shown that it got an answer
+	// IdleSeconds is since the last packet, to about a second.
+	IdleSeconds uint64 `json:"idleSeconds"`
+}
+
+// Flows is the JSON of `get flows`.
+type Flows struct {
+	SchemaVersion int    `json:"schemaVersion"`
+	Flows         []Flow `json:"flows"`
+}
+
 // Refusal is one refused connection: one line of `monitor -o json`.
 type Refusal struct {
 	SchemaVersion int       `json:"schemaVersion"`
 	Time          time.Time `json:"time"`
+	Path          string    `json:"path"`   // socket | packet
+	From          string    `json:"from"`   // ADDR:PORT of a packet's sender; "" at a socket
+	Device        string    `json:"device"` // where the packet arrived; "" at a socket
 	PID           uint32    `json:"pid"`
 	Command       string    `json:"command"`
 	NetNS         uint64    `json:"netnsCookie"`
@@ -273,6 +300,26 @@ type RefusalCount struct {
 	Count    uint64 `json:"count"`
 }
 
+// Healthz is what the agent answers about itself over HTTP, and where.
+type Healthz struct {
+	Address      string `json:"address"` // where it listens; "" if nowhere
+	Healthz      int    `json:"healthz"` // HTTP status: 200 | 503
+	Livez        int    `json:"livez"`   // the same
+	NodeEligible bool   `json:"nodeEligible"`
+	Error        string `json:"error"` // why it does not listen
+}
+
+// HealthCheck is what the agent answers on a Service's healthCheckNodePort,
+// and where.
+type HealthCheck struct {
+	Service        string   `json:"service"` // namespace/name
+	Port           uint16   `json:"port"`
+	LocalEndpoints int      `json:"localEndpoints"` // ready ones on this node
+	Status         int      `json:"status"`         // HTTP status: 200 | 503
+	Listening      []string `json:"listening"`      // ADDR:PORT, sorted; 0.0.0.0 is all of both families
+	Error          string   `json:"error"`          // why not everywhere
+}
+
 // Status is the JSON of `status`.
 type Status struct {
 	SchemaVersion int       `json:"schemaVersion"`
@@ -302,6 +349,10 @@ type Status struct {
 	LastWrite    time.Time      `json:"lastWrite"`
 	LastCompared time.Time      `json:"lastCompared"`
 	Repaired     uint64         `json:"repaired"` // entries that someone else had changed
+
+	Healthz        Healthz       `json:"healthz"`
+	HealthChecks   []HealthCheck `json:"healthChecks"`
+	MetricsAddress string        `json:"metricsAddress"` // where /metrics is served; "" if nowhere
 
 	PinPath     string         `json:"pinPath"`
 	Cgroup      string         `json:"cgroup"`

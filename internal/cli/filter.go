@@ -88,10 +88,12 @@ func (f filter) matchesService(service string) bool {
 }
 
 func (f filter) matches(service, address string, port uint16, protocol string) bool {
-	if !f.matchesService(service) {
-		return slices.Contains(f.targets, target(address, port, protocol)) || slices.Contains(f.hosts, api.HostPort(address, port))
-	}
-	return true
+	return f.matchesService(service) || f.matchesTarget(api.HostPort(address, port), protocol)
+}
+
+// matchesTarget says whether ADDR:PORT was named, of this protocol or of any.
+func (f filter) matchesTarget(at, protocol string) bool {
+	return slices.Contains(f.targets, at+"/"+protocol) || slices.Contains(f.hosts, at)
 }
 
 // keep returns the elements that a predicate picks; never nil.

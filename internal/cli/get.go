@@ -27,13 +27,13 @@ func newGet(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "get",
 		Short: "Show what the agent's tables, or the kernel's maps, hold",
-		Long: `Show what the agent's tables hold: Services, frontends, backends. "get kernel"
-reads the kernel's maps itself, and works without an agent.`,
+		Long: `Show what the agent's tables hold: Services, frontends, backends. "get kernel" and
+"get flows" read the kernel's maps themselves, and work without an agent.`,
 		Example: e.examples("fairlead get frontends", "fairlead get kernel -o wide"),
 		Args:    subcommand,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newGetServices(e), newGetFrontends(e), newGetBackends(e), newGetKernel(e))
+	cmd.AddCommand(newGetServices(e), newGetFrontends(e), newGetBackends(e), newGetKernel(e), newGetFlows(e))
 	return cmd
 }
 

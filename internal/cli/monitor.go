@@ -16,8 +16,8 @@ func newMonitor(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "monitor",
 		Short: "Show connections as they are refused",
-		Long: `Show each connection that the agent's programs refuse, as it happens: who dialled
-what, and why it was refused. It goes on until it is interrupted. With -o json
+		Long: `Show each connection that the agent's programs refuse, as it happens: which
+process, or which packet on which device, dialled what, and why it was refused. It goes on until it is interrupted. With -o json
 each line is one JSON object.`,
 		Example: e.examples("fairlead monitor", "fairlead monitor --service default/web", "fairlead monitor -o json"),
 		Args:    noArguments,
@@ -71,8 +71,8 @@ func (e *env) refusalPrinter(output *format) (func(api.Refusal) error, error) {
 	// A line cannot wait for those that follow, so columns only ever grow. They
 	// begin with the usual widths, and few lines will be out of line.
 	lines := &table{
-		columns: columns("TIME", "PROCESS", "FROM", "ADDRESS", "SERVICE", "ACTION", "REASON"),
-		widths:  []int{len("15:04:05.000"), 20, len("netns 0000"), 20, 24, len("reject"), 0},
+		columns: columns("TIME", "PROCESS OR DEVICE", "FROM", "ADDRESS", "SERVICE", "ACTION", "REASON"),
+		widths:  []int{len("15:04:05.000"), 20, len("192.0.2.100:30000"), 20, 24, len("reject"), 0},
 	}
 	err := e.print(lines.text(false, e.colour))
 	lines.headless = true
@@ -94,17 +94,23 @@ func (e *env) printLine(r api.Refusal) error {
 }
 
 func refusalCells(r api.Refusal) []string {
-	from := fmt.Sprintf("netns %d", r.NetNS)
-	if r.Host {
+	at, from := fmt.Sprintf("%s[%d]", r.Command, r.PID), fmt.Sprintf("netns %d", r.NetNS)
+	switch {
+	case r.From != "":
+		at, from = r.Device, r.From
+	case r.Host:
 		from = "host"
-	}
-	service := r.Service
-	if service != "" && r.PortName != "" {
-		service += ":" + r.PortName
 	}
 	return []string{
 		r.Time.Local().Format("15:04:05.000"),
-		fmt.Sprintf("%s[%d]", r.Command, r.PID),
-		from, target(r.Address, r.Port, r.Protocol), service, r.Action, r.Reason,
+		at, from, target(r.Address, r.Port, r.Protocol), serviceText(r.Service, r.PortName), r.Action, r.Reason,
 	}
+}
+
+// serviceText names a Service port, as far as it is known.
+func serviceText(service, portName string) string {
+	if service == "" || portName == "" {
+		return service
+	}
+	return service + ":" + portName
 }

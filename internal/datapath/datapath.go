@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/netip"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/fairlead-io/fairlead/internal/maglev"
 	"github.com/fairlead-io/fairlead/internal/model"
 )
 
@@ -38,8 +40,14 @@ type Config struct {
 	SocketMode SocketMode
 	HostNetNS  uint64 // cookie of the node's network namespace
 	Wire       Wire
-	Node       string // for people who look at the maps
-	Sizes      Sizes
+	// ServiceCIDRs are the ranges from which ClusterIPs are given: what no
+	// Service has of them is dropped (R38).
+	ServiceCIDRs []netip.Prefix
+	Node         string // for people who look at the maps
+	Sizes        Sizes
+	// MaglevTableSize is that of each set which asks for a table; 0 is
+	// maglev.DefaultSize.
+	MaglevTableSize maglev.Size
 }
 
 // SetID is the index of a backend set in the kernel's array.
@@ -79,9 +87,11 @@ type Datapath struct {
 	stores        atomic.Uint64 // words stored since the start
 	// owners counts the sets in use of each owner.
 	owners    map[uint32]int
-	addressMu sync.Mutex // guards addresses
+	addressMu sync.Mutex // guards addresses and primary
 	// addresses are those of which the kernel knows something, whatever the port.
 	addresses map[address]*addressUse
+	// primary is the node's primary address of each family, once it was told.
+	primary map[uint32]address
 	// ranges are the source ranges in the kernel, by owner.
 	ranges map[uint32]map[rangeKey]struct{}
 	// strays are hash elements that make no sense; Prune deletes them. None is
@@ -89,7 +99,11 @@ type Datapath struct {
 	strays map[frontendKey]struct{}
 	// attached is the program on each hook; nil until Attach went well.
 	attached map[string]ebpf.ProgramID
-	wire     wire
+	// checksSources says that the programs leave sources that are not known yet
+	// to sourceHook.
+	checksSources bool
+	sourceCheck   atomic.Uint32 // the program on it; 0: none is wanted
+	wire          wire
 
 	mu       sync.Mutex // guards what publishing and reclaiming share
 	room     *extents
@@ -97,11 +111,14 @@ type Datapath struct {
 	freeSets []SetID
 	retired  retired
 
+	releases releases
+
 	wake      chan struct{} // to the reclaimer: something is retired
 	short     chan struct{} // to the reclaimer: room is short
 	reclaimed chan struct{} // from it: room was freed
 	stop      context.CancelFunc
 	stopped   chan struct{}
+	sweeping  sync.WaitGroup
 }
 
 // installed is one element of the frontends map.
@@ -117,6 +134,7 @@ type shadow struct {
 	role   model.Role
 	base   uint32
 	length uint32
+	ranged bool // it has source ranges
 }
 
 // retired waits for the barrier before it can be used again.
@@ -143,11 +161,14 @@ func Open(cfg Config, log *slog.Logger) (*Datapath, error) {
 		addresses: map[address]*addressUse{},
 		ranges:    map[uint32]map[rangeKey]struct{}{},
 		known:     newAdopted(),
-		wire:      wire{programs: map[bool]*ebpf.Collection{}},
-		wake:      make(chan struct{}, 1),
-		short:     make(chan struct{}, 1),
-		reclaimed: make(chan struct{}, 1),
-		stopped:   make(chan struct{}),
+
+		checksSources: cfg.SocketMode == SocketAll && haveSourceCheck() == nil,
+		wire:          wire{programs: map[bool]*ebpf.Collection{}},
+		releases:      releases{due: make(chan struct{}, 1)},
+		wake:          make(chan struct{}, 1),
+		short:         make(chan struct{}, 1),
+		reclaimed:     make(chan struct{}, 1),
+		stopped:       make(chan struct{}),
 	}
 	if err := d.open(); err != nil {
 		return nil, errors.Join(err, d.release())
@@ -155,6 +176,7 @@ func Open(cfg Config, log *slog.Logger) (*Datapath, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	d.stop = cancel
 	go d.reclaim(ctx)
+	d.sweeping.Go(func() { d.sweepFlows(ctx) })
 	return d, nil
 }
 
@@ -186,6 +208,10 @@ func (d *Datapath) open() error {
 		number = pinned.number + 1
 	}
 	if d.current, err = createGeneration(d.cfg.PinPath, number, specs, pinned); err != nil {
+		return err
+	}
+	// Before source ranges can fill the map.
+	if err := d.addServiceCIDRs(); err != nil {
 		return err
 	}
 	return d.adopt()
@@ -227,6 +253,7 @@ func (d *Datapath) sign() {
 func (d *Datapath) Close() error {
 	d.stop()
 	<-d.stopped
+	d.sweeping.Wait()
 	return d.release()
 }
 

@@ -7,10 +7,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"slices"
 	"time"
-	"unsafe"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/ringbuf"
@@ -86,26 +86,22 @@ func (d *Datapath) ReadRefusals(ctx context.Context, f func(api.Refusal)) error 
 		if err != nil {
 			return fmt.Errorf("read the ring buffer of refusals: %w", err)
 		}
-		if r, ok := decodeRefusal(record.RawSample, names); ok {
+		if r, ok := decodeRefusal(record.RawSample, names, d.deviceName); ok {
 			f(r)
 		}
 	}
 }
 
 // decodeRefusal reads a sample; ok is false if it is too short to be one.
-func decodeRefusal(sample []byte, names []name) (api.Refusal, bool) {
+func decodeRefusal(sample []byte, names []name, deviceName func(uint32) string) (api.Refusal, bool) {
 	var r refusal
-	if len(sample) < int(unsafe.Offsetof(r.Command)+unsafe.Sizeof(r.Command)) {
-		return api.Refusal{}, false
-	}
-	padded := make([]byte, unsafe.Sizeof(r))
-	copy(padded, sample)
-	if _, err := binary.Decode(padded, binary.NativeEndian, &r); err != nil {
+	if _, err := binary.Decode(sample, binary.NativeEndian, &r); err != nil {
 		return api.Refusal{}, false
 	}
 	out := api.Refusal{
 		SchemaVersion: api.SchemaVersion,
 		Time:          sinceBoot(r.Time),
+		Path:          model.PathSocket.String(),
 		PID:           r.PID,
 		Command:       unix.ByteSliceToString(r.Command[:]),
 		NetNS:         r.NetNS,
@@ -115,6 +111,10 @@ func decodeRefusal(sample []byte, names []name) (api.Refusal, bool) {
 		Protocol:      protocolName(r.Protocol),
 		Action:        model.ActionReject.String(),
 		Reason:        reasonText(r.Reason),
+	}
+	if r.Device != 0 {
+		out.Path, out.Device = model.PathPacket.String(), deviceName(r.Device)
+		out.From = netip.AddrPortFrom(r.Source.addr(), r.SrcPort.uint16()).String()
 	}
 	if r.Dropped != 0 {
 		out.Action = model.ActionDrop.String()
@@ -126,6 +126,18 @@ func decodeRefusal(sample []byte, names []name) (api.Refusal, bool) {
 		}
 	}
 	return out, true
+}
+
+// deviceName names a device that the programs are on.
+func (d *Datapath) deviceName(index uint32) string {
+	d.wire.mu.Lock()
+	defer d.wire.mu.Unlock()
+	for _, dev := range d.wire.devices {
+		if uint32(dev.Index) == index {
+			return dev.Name
+		}
+	}
+	return fmt.Sprintf("device %d", index)
 }
 
 // sinceBoot turns nanoseconds of CLOCK_MONOTONIC into a time of day.

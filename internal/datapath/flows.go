@@ -2,6 +2,18 @@
 
 package datapath
 
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead-io/fairlead/internal/model"
+)
+
 // flowKey is struct flow_key of bpf/maps.h: a packet of a flow as it arrives
 // at a program; 40 bytes.
 type flowKey struct {
@@ -28,7 +40,7 @@ type flow struct {
 	Sequence   uint32
 	State      uint8
 	Flags      uint8
-	At         uint8
+	At         uint8 // of the other direction's key
 	_          uint8
 }
 
@@ -43,15 +55,122 @@ const (
 	flowFinClient = 1 << 1
 	flowFinServer = 1 << 2
 	flowReset     = 1 << 3
+	flowEnded     = flowFinClient | flowFinServer
 
 	atIngress = 0
 	atEgress  = 1
 )
 
-// device is struct device: 40 bytes.
-type device struct {
-	Source4 address
-	Source6 address
-	Index   uint32
-	_       uint32
+// other is the key of the flow's other direction.
+func (k flowKey) other(f *flow) flowKey {
+	return flowKey{
+		Source: f.Target, Target: f.Source, SourcePort: f.TargetPort, TargetPort: f.SourcePort,
+		Protocol: k.Protocol, At: f.At,
+	}
+}
+
+// timeout is how long a flow is kept without a packet; bpf/flow.h says the same.
+func (f *flow) timeout(p model.Protocol, embryo bool) time.Duration {
+	switch {
+	case p == model.UDP && embryo:
+		return 30 * time.Second
+	case p == model.UDP:
+		return 2 * time.Minute
+	case f.State&flowReset != 0, f.State&flowEnded == flowEnded, embryo:
+		return time.Minute
+	case f.State&flowEnded != 0:
+		return time.Hour
+	}
+	return 24 * time.Hour
+}
+
+// monotonic is the clock that programs read.
+func monotonic() (uint64, error) {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		return 0, fmt.Errorf("read the monotonic clock: %w", err)
+	}
+	return uint64(now.Nano()), nil
+}
+
+// sweepInterval is how often flows that are over are taken away. Programs do
+// without: they know an old flow by its age, and the maps evict the oldest.
+// It is done for people, who want to see how many flows there are.
+const sweepInterval = 30 * time.Second
+
+// sweepFlows takes flows away that are over, until ctx ends.
+func (d *Datapath) sweepFlows(ctx context.Context) {
+	tick := time.NewTicker(sweepInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		now, err := monotonic()
+		if err == nil {
+			err = errors.Join(d.sweep(mapFlows, now), d.sweep(mapEmbryos, now))
+		}
+		if err != nil {
+			d.log.Warn("flows that are over could not be taken away, will try again", "error", err)
+		}
+	}
+}
+
+// sweep deletes from a map the flows of which neither direction has seen a
+// packet for as long as flows of its kind are kept.
+func (d *Datapath) sweep(name string, now uint64) error {
+	m := d.current.maps[name]
+	counter, embryo := uint32(counterFlowsSwept), name == mapEmbryos
+	if embryo {
+		counter = counterEmbryosSwept
+	}
+	over := func(k flowKey, f *flow) bool {
+		return f.Used+uint64(f.timeout(model.Protocol(k.Protocol), embryo)) < now
+	}
+	var old []flowKey
+	err := readFlows(m, func(k flowKey, f flow) {
+		if over(k, &f) {
+			old = append(old, k, k.other(&f))
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("read the flows of %s: %w", name, err)
+	}
+	deleted := uint64(0)
+	for i := 0; i < len(old); i += 2 {
+		var f flow
+		if m.Lookup(old[i+1], &f) == nil && !over(old[i+1], &f) {
+			continue
+		}
+		for _, k := range old[i : i+2] {
+			if err := m.Delete(k); err == nil {
+				deleted++
+			} else if err := ignoreMissing(err); err != nil {
+				return fmt.Errorf("delete a flow of %s: %w", name, err)
+			}
+		}
+	}
+	return d.addToCounter(counter, deleted)
+}
+
+// readFlows calls f for every element, both directions. An element that
+// appears or goes in the meantime may or may not be among them.
+func readFlows(m *ebpf.Map, f func(flowKey, flow)) error {
+	const chunk = 4096
+	keys, values := make([]flowKey, chunk), make([]flow, chunk)
+	var cursor ebpf.MapBatchCursor
+	for {
+		n, err := m.BatchLookup(&cursor, keys, values, nil)
+		for i := range n {
+			f(keys[i], values[i])
+		}
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
 }

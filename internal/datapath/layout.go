@@ -140,6 +140,7 @@ type header struct {
 	total      uint32 // draining ones follow, up to base+total
 	generation uint32 // of the set when it was published
 	length     uint32 // slots of the extent, this one included
+	entries    uint16 // of the Maglev table behind the backends; 0: there is none
 }
 
 func (h header) slot(owner uint32) slot {
@@ -148,6 +149,7 @@ func (h header) slot(owner uint32) slot {
 	binary.NativeEndian.PutUint32(s.Address[4:], h.total)
 	binary.NativeEndian.PutUint32(s.Address[8:], h.generation)
 	binary.NativeEndian.PutUint32(s.Address[12:], h.length)
+	binary.NativeEndian.PutUint16(s.Port[:], h.entries)
 	return s
 }
 
@@ -157,6 +159,7 @@ func (s *slot) header() header {
 		total:      binary.NativeEndian.Uint32(s.Address[4:]),
 		generation: binary.NativeEndian.Uint32(s.Address[8:]),
 		length:     binary.NativeEndian.Uint32(s.Address[12:]),
+		entries:    binary.NativeEndian.Uint16(s.Port[:]),
 	}
 }
 
@@ -243,4 +246,12 @@ type meta struct {
 	_         uint32
 	Started   uint64 // of the last writer, seconds since 1970
 	Node      [64]byte
+}
+
+// device is struct device of bpf/maps.h: 40 bytes.
+type device struct {
+	Source4 address
+	Source6 address
+	Index   uint32
+	_       uint32
 }

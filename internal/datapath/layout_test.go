@@ -32,6 +32,7 @@ func TestGoLayoutsHaveTheSizeOfTheProgramsTypes(t *testing.T) {
 		mapBackends:  {4, unsafe.Sizeof(slot{})},
 		mapRanges:    {unsafe.Sizeof(rangeKey{}), 4},
 		mapAddresses: {unsafe.Sizeof(address{}), 4},
+		mapPrimary:   {4, unsafe.Sizeof(address{})},
 		mapDevices:   {4, unsafe.Sizeof(device{})},
 		mapFlows:     {unsafe.Sizeof(flowKey{}), unsafe.Sizeof(flow{})},
 		mapEmbryos:   {unsafe.Sizeof(flowKey{}), unsafe.Sizeof(flow{})},
@@ -103,7 +104,7 @@ func TestAWordKeepsItsParts(t *testing.T) {
 func TestAHeaderKeepsItsParts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		u := rapid.Uint32()
-		h := header{u.Draw(t, "selectable"), u.Draw(t, "total"), u.Draw(t, "generation"), u.Draw(t, "length")}
+		h := header{u.Draw(t, "selectable"), u.Draw(t, "total"), u.Draw(t, "generation"), u.Draw(t, "length"), rapid.Uint16().Draw(t, "entries")}
 		owner := u.Draw(t, "owner")
 		s := h.slot(owner)
 		if s.header() != h || s.Owner != owner || s.Kind != slotHeader {
@@ -241,14 +242,31 @@ func FuzzRefusal(f *testing.F) {
 	f.Add(bytesOf(&r))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, sample []byte) {
-		out, ok := decodeRefusal(sample, []name{n})
-		if ok != (len(sample) >= int(unsafe.Offsetof(r.Command)+unsafe.Sizeof(r.Command))) {
+		out, ok := decodeRefusal(sample, []name{n}, anyDevice)
+		if ok != (len(sample) >= int(unsafe.Sizeof(r))) {
 			t.Fatalf("a sample of %d bytes: %v", len(sample), ok)
 		}
 		if ok && (out.Address == "" || out.Reason == "" || out.Protocol == "" || (out.Action != "reject" && out.Action != "drop")) {
 			t.Fatalf("a sample of %d bytes reads %+v", len(sample), out)
 		}
 	})
+}
+
+func anyDevice(index uint32) string { return fmt.Sprintf("eth%d", index) }
+
+func TestARefusalOfAPacketNamesItsSenderAndDevice(t *testing.T) {
+	r := refusal{
+		Address: addressOf(netip.MustParseAddr("192.0.2.1")), Port: portOf(30080), Protocol: 6, Reason: 1,
+		Source: addressOf(netip.MustParseAddr("203.0.113.9")), SrcPort: portOf(40000), Device: 3,
+	}
+	got, ok := decodeRefusal(bytesOf(&r), nil, anyDevice)
+	if !ok || got.Path != "packet" || got.From != "203.0.113.9:40000" || got.Device != "eth3" || got.Command != "" {
+		t.Errorf("got %+v", got)
+	}
+	r.Device = 0
+	if got, _ := decodeRefusal(bytesOf(&r), nil, anyDevice); got.Path != "socket" || got.From != "" || got.Device != "" {
+		t.Errorf("got %+v", got)
+	}
 }
 
 func TestARefusalIsReadAsTheProgramWroteIt(t *testing.T) {
@@ -261,7 +279,7 @@ func TestARefusalIsReadAsTheProgramWroteIt(t *testing.T) {
 		Protocol: 17, Reason: 2, Dropped: 1, Host: 1,
 	}
 	copy(r.Command[:], "curl")
-	got, ok := decodeRefusal(bytesOf(&r), []name{n})
+	got, ok := decodeRefusal(bytesOf(&r), []name{n}, anyDevice)
 	if !ok {
 		t.Fatal("the sample was not read")
 	}
@@ -270,7 +288,7 @@ func TestARefusalIsReadAsTheProgramWroteIt(t *testing.T) {
 		t.Errorf("got  %swant %s", line, want)
 	}
 	r.Owner++
-	if got, _ := decodeRefusal(bytesOf(&r), []name{n}); got.Service != "" {
+	if got, _ := decodeRefusal(bytesOf(&r), []name{n}, anyDevice); got.Service != "" {
 		t.Errorf("a refusal of another owner is said to be of %s", got.Service)
 	}
 }

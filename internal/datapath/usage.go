@@ -5,6 +5,7 @@ package datapath
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cilium/ebpf"
 
@@ -16,7 +17,36 @@ const (
 	counterEventsLost = iota
 	counterAffinityCreated
 	counterUDPCreated
+	counterEmbryosCreated
+	counterEmbryosDeleted
+	counterFlowsCreated
+	counterFlowsDeleted
+	counterPortsExhausted
+	counterFragmentsUnknown
+	counterMalformed
+	counterUnroutable
+	counterTooBig
+	counterNoFlow
+	counterReleased
+	counterFailed
+	counterEmbryosSwept
+	counterFlowsSwept
 )
+
+// balance are the counters that say how many elements an LRU map should have;
+// what it has not was evicted. The kernel does not say when it does that.
+type balance struct {
+	name             string
+	created, deleted []uint32
+	count            func(*ebpf.Map) (uint64, error)
+}
+
+var balances = []balance{
+	{mapAffinity, []uint32{counterAffinityCreated}, nil, countEntries[[24]byte, [32]byte]},
+	{mapUDP, []uint32{counterUDPCreated}, nil, countEntries[[32]byte, [24]byte]},
+	{mapFlows, []uint32{counterFlowsCreated}, []uint32{counterFlowsDeleted, counterFlowsSwept}, countEntries[flowKey, flow]},
+	{mapEmbryos, []uint32{counterEmbryosCreated}, []uint32{counterEmbryosDeleted, counterEmbryosSwept}, countEntries[flowKey, flow]},
+}
 
 // Usage says how full the maps are. Safe beside all other methods but Close.
 func (d *Datapath) Usage() ([]api.MapUse, error) {
@@ -32,26 +62,58 @@ func (d *Datapath) Usage() ([]api.MapUse, error) {
 		use(mapBackends, slots-free, slots, bytes),
 	}
 	uses[2].LargestFree = largest
-	affinity, err := countEntries[[24]byte, [32]byte](d.current.maps[mapAffinity])
-	if err != nil {
-		return nil, fmt.Errorf("count the affinity entries: %w", err)
-	}
-	udp, err := countEntries[[32]byte, [24]byte](d.current.maps[mapUDP])
-	if err != nil {
-		return nil, fmt.Errorf("count the UDP pairs: %w", err)
-	}
-	uses = append(uses, use(mapAffinity, affinity, uint64(d.cfg.Sizes.Affinity), bytes),
-		use(mapUDP, udp, uint64(d.cfg.Sizes.UDP), bytes))
-	for i, counter := range map[int]uint32{3: counterAffinityCreated, 4: counterUDPCreated} {
-		created, err := sumCounter(d.current.maps[mapCounters], counter)
+	for _, b := range balances {
+		u, err := d.balance(b, bytes)
 		if err != nil {
 			return nil, err
 		}
-		// The kernel does not say when it evicts an entry of an LRU map; what
-		// was created and is not there any more was evicted.
-		uses[i].Evictions = created - min(created, uses[i].Used)
+		uses = append(uses, u)
 	}
 	return uses, nil
+}
+
+func (d *Datapath) balance(b balance, bytes map[string]uint64) (api.MapUse, error) {
+	m := d.current.maps[b.name]
+	used, err := b.count(m)
+	if err != nil {
+		return api.MapUse{}, fmt.Errorf("count the entries of %s: %w", b.name, err)
+	}
+	created, err := d.sum(b.created)
+	if err != nil {
+		return api.MapUse{}, err
+	}
+	deleted, err := d.sum(b.deleted)
+	if err != nil {
+		return api.MapUse{}, err
+	}
+	u := use(b.name, used, uint64(m.MaxEntries()), bytes)
+	u.Evictions = created - min(created, deleted+used)
+	return u, nil
+}
+
+func (d *Datapath) sum(counters []uint32) (total uint64, err error) {
+	for _, counter := range counters {
+		n, err := sumCounter(d.current.maps[mapCounters], counter)
+		if err != nil {
+			return 0, err
+		}
+		total += n
+	}
+	return total, nil
+}
+
+// addToCounter adds to a counter that no program writes.
+func (d *Datapath) addToCounter(which uint32, n uint64) error {
+	m := d.current.maps[mapCounters]
+	var perCPU []uint64
+	if err := m.Lookup(which, &perCPU); err != nil {
+		return fmt.Errorf("read counter %d: %w", which, err)
+	}
+	perCPU[0] += n
+	if err := m.Put(which, perCPU); err != nil {
+		return fmt.Errorf("write counter %d: %w", which, err)
+	}
+	return nil
 }
 
 func use(name string, used, capacity uint64, bytes map[string]uint64) api.MapUse {
@@ -97,11 +159,16 @@ func (d *Datapath) carryCounters() error {
 	if from == nil || d.spec.Maps[mapCounters].Compatible(from) != nil {
 		return nil
 	}
-	for counter, carried := range map[uint32]bool{
-		counterEventsLost:      true,
-		counterAffinityCreated: d.current.inherited[mapAffinity],
-		counterUDPCreated:      d.current.inherited[mapUDP],
-	} {
+	counts := map[uint32]bool{}
+	for counter := range uint32(counterFlowsSwept + 1) {
+		counts[counter] = true
+	}
+	for _, b := range balances {
+		for _, counter := range slices.Concat(b.created, b.deleted) {
+			counts[counter] = d.current.inherited[b.name]
+		}
+	}
+	for counter, carried := range counts {
 		if !carried {
 			continue
 		}
@@ -119,4 +186,30 @@ func (d *Datapath) carryCounters() error {
 // EventsLost counts refusals that found the ring buffer full.
 func (d *Datapath) EventsLost() (uint64, error) {
 	return sumCounter(d.current.maps[mapCounters], counterEventsLost)
+}
+
+// PacketCounts are what the packet path has counted since its maps were made.
+type PacketCounts struct {
+	PortsExhausted   uint64 // flows refused because the node's own ports were all in use
+	FragmentsUnknown uint64 // fragments whose first one was not seen
+	Malformed        uint64 // packets to Service addresses that could not be read
+	Unroutable       uint64 // translated packets without a way to their target
+	TooBig           uint64 // packets answered with the size that fits
+	UnknownFlow      uint64 // packets amid a connection that is not known
+	Released         uint64 // UDP flows whose backend was gone (R35)
+	Failed           uint64 // packets dropped because the kernel could not change them
+}
+
+// PacketCounts reads the packet path's counters.
+func (d *Datapath) PacketCounts() (c PacketCounts, err error) {
+	for counter, to := range map[uint32]*uint64{
+		counterPortsExhausted: &c.PortsExhausted, counterFragmentsUnknown: &c.FragmentsUnknown,
+		counterMalformed: &c.Malformed, counterUnroutable: &c.Unroutable, counterTooBig: &c.TooBig,
+		counterNoFlow: &c.UnknownFlow, counterReleased: &c.Released, counterFailed: &c.Failed,
+	} {
+		if *to, err = d.sum([]uint32{counter}); err != nil {
+			return PacketCounts{}, err
+		}
+	}
+	return c, nil
 }

@@ -251,6 +251,15 @@ static __noinline int take_over(struct packet *p, void *map, bool embryo)
 	old = *f;
 	if (old.seal != flow_seal(&p->other, &old))
 		return false;
+	__builtin_memcpy(forward.source, old.target, sizeof(forward.source));
+	__builtin_memcpy(forward.target, old.source, sizeof(forward.target));
+	forward.source_port = old.target_port;
+	forward.target_port = old.source_port;
+	forward.protocol = p->key.protocol;
+	forward.at = old.at;
+	f = bpf_map_lookup_elem(map, &forward);
+	if (f && f->used > old.used)
+		old.used = f->used;
 	if (age_of(&old) <= (embryo && !(old.state & FLOW_RESET) ? EMBRYO_YIELDS :
 			     timeout_of(&old, p->key.protocol, embryo)) &&
 	    /* The same client at the same address: its other direction was
@@ -258,12 +267,6 @@ static __noinline int take_over(struct packet *p, void *map, bool embryo)
 	    !(same_address(old.target, p->key.source) && same_address(old.source, p->key.target) &&
 	      old.target_port == p->key.source_port && old.source_port == p->key.target_port))
 		return false;
-	__builtin_memcpy(forward.source, old.target, sizeof(forward.source));
-	__builtin_memcpy(forward.target, old.source, sizeof(forward.target));
-	forward.source_port = old.target_port;
-	forward.target_port = old.source_port;
-	forward.protocol = p->key.protocol;
-	forward.at = old.at;
 	if (!bpf_map_delete_elem(map, &forward))
 		count(embryo ? COUNTER_EMBRYOS_DELETED : COUNTER_FLOWS_DELETED);
 	if (!bpf_map_delete_elem(map, &p->other))

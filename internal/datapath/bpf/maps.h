@@ -385,6 +385,9 @@ struct {
 #define COUNTER_NO_FLOW		  12 /* amid a connection that is not known here */
 #define COUNTER_RELEASED	  13 /* UDP flows whose backend was gone (R35) */
 #define COUNTER_FAILED		  14 /* a helper of the kernel refused; the packet was dropped */
+/* The agent's own: elements that it deleted. */
+#define COUNTER_EMBRYOS_SWEPT	  15
+#define COUNTER_FLOWS_SWEPT	  16
 #define COUNTER_MAX		  24
 
 struct {
