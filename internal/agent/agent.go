@@ -14,6 +14,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/api"
 	"github.com/fairlead-io/fairlead/internal/cgroup"
 	"github.com/fairlead-io/fairlead/internal/datapath"
+	"github.com/fairlead-io/fairlead/internal/healthcheck"
+	"github.com/fairlead-io/fairlead/internal/metrics"
 	"github.com/fairlead-io/fairlead/internal/model"
 	"github.com/fairlead-io/fairlead/internal/reconciler"
 	"github.com/fairlead-io/fairlead/internal/reflector"
@@ -34,6 +36,13 @@ type Agent struct {
 	reconciler *reconciler.Reconciler
 	node       *nodeTracker
 	refusals   *broadcast
+
+	eligibility   eligibility
+	checks        *healthcheck.Services
+	healthz       *healthcheck.Server // nil: off
+	metrics       *metrics.Metrics
+	metricsServer *healthcheck.Server   // nil: off
+	triggersSeen  map[model.Name]uint64 // of the reconciler's goroutine
 }
 
 // Run is the proxy of this node until ctx ends. What it wrote to the kernel
@@ -62,15 +71,15 @@ func Run(ctx context.Context, cfg Config, log *slog.Logger) error {
 		return err
 	}
 	server := &http.Server{Handler: api.NewHandler(a), ReadHeaderTimeout: 10 * time.Second}
-	return a.serve(ctx, []func(context.Context) error{
+	return a.serve(ctx, append(a.health(),
 		func(context.Context) error { return ignoreClosed(server.Serve(listener)) },
 		func(ctx context.Context) error { <-ctx.Done(); return server.Close() },
 		func(ctx context.Context) error { a.writer.Run(ctx); return nil },
 		func(ctx context.Context) error { a.reconciler.Run(ctx); return nil },
 		a.node.run, a.node.watch,
-		func(ctx context.Context) error { return a.datapath.ReadRefusals(ctx, a.refusals.send) },
-		func(ctx context.Context) error { return a.source.Run(ctx, handler{a.writer, a.node}) },
-	})
+		func(ctx context.Context) error { return a.datapath.ReadRefusals(ctx, a.refused) },
+		func(ctx context.Context) error { return a.source.Run(ctx, handler{a.writer, a}) },
+	))
 }
 
 // serve runs the parts until ctx ends or one of them fails, and then waits for
@@ -167,11 +176,13 @@ func (a *Agent) build() (err error) {
 		return err
 	}
 	a.writer = tables.NewWriter(a.tables, model.Node{Name: a.cfg.NodeName}, a.options())
-	a.node = newNodeTracker(a.cfg, a.log, a.writer.SetNode, a.datapath.SetNodeAddresses)
+	a.buildHealth()
+	a.node = newNodeTracker(a.cfg, a.log, a.writer.SetNode, a.publishAddresses)
+	a.node.listening = a.nodesOwn
 	a.node.look()
 	a.reconciler, err = reconciler.New(reconciler.Config{
 		Tables: a.tables, Datapath: a.datapath, Log: a.log,
-		CompareInterval: a.cfg.CompareInterval, Filled: a.attach,
+		CompareInterval: a.cfg.CompareInterval, Filled: a.attach, Tried: a.tried,
 	})
 	return err
 }
@@ -198,18 +209,28 @@ func (a *Agent) attach() error {
 	return nil
 }
 
-// handler passes events on to the tables, and the node's also to the tracker,
-// before they are said to be complete.
+// handler passes events on to the tables, and the node's also to those who
+// follow it, before they are said to be complete.
 type handler struct {
 	*tables.Writer
-	node *nodeTracker
+	agent *Agent
 }
 
 func (h handler) Events(events []reflector.Event) {
 	for i := range events {
 		if events[i].Kind == reflector.KindNode {
-			h.node.setAPI(events[i].Node)
+			h.agent.node.setAPI(events[i].Node)
+			h.agent.eligibility.note(events[i].Node)
 		}
 	}
 	h.Writer.Events(events)
+}
+
+// Listed notes also that this node is missing, where somebody must know it: a
+// folder of manifests may do without Nodes.
+func (h handler) Listed(kind reflector.Kind) {
+	if kind == reflector.KindNode && h.agent.cfg.ManifestDir == "" {
+		h.agent.eligibility.listed()
+	}
+	h.Writer.Listed(kind)
 }

@@ -35,6 +35,10 @@ type Config struct {
 	DisableExternalIPs     bool
 	AllowNodeAddressClaims bool
 
+	// ADDRESS:PORT; empty switches the server off.
+	HealthzBindAddress string
+	MetricsBindAddress string
+
 	Sizes           datapath.Sizes
 	CompareInterval time.Duration
 	Version         string
@@ -55,5 +59,18 @@ func (c *Config) validate() error {
 	if c.CompareInterval <= 0 {
 		return fmt.Errorf("--compare-interval %s: it must be longer than nothing", c.CompareInterval)
 	}
+	if err := checkBindAddress("--healthz-bind-address", c.HealthzBindAddress); err != nil {
+		return err
+	}
+	if err := checkBindAddress("--metrics-bind-address", c.MetricsBindAddress); err != nil {
+		return err
+	}
 	return c.Sizes.Validate()
+}
+
+func checkBindAddress(flag, value string) error {
+	if _, err := netip.ParseAddrPort(value); err != nil && value != "" {
+		return fmt.Errorf("%s %q is no ADDRESS:PORT such as 127.0.0.1:10249 or [::]:10256: give one, or nothing to switch it off", flag, value)
+	}
+	return nil
 }

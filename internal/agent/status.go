@@ -41,6 +41,7 @@ func (a *Agent) Status(context.Context) (api.Status, error) {
 	}
 	troubles := append(a.addRows(&s, snapshot), a.node.findings()...)
 	a.addSources(&s)
+	troubles = append(troubles, a.addHealth(&s)...)
 	if err := a.addKernel(&s); err != nil {
 		return api.Status{}, err
 	}

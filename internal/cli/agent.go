@@ -20,6 +20,13 @@ import (
 // a profile.
 const defaultCompareInterval = time.Minute
 
+// Where people look for the health and the metrics of a proxy. Load balancers
+// ask from outside; metrics are for this node alone unless told otherwise.
+const (
+	defaultHealthzAddress = "0.0.0.0:10256"
+	defaultMetricsAddress = "127.0.0.1:10249"
+)
+
 // agentFlags are those that the agent's configuration cannot hold as they are
 // written.
 type agentFlags struct {
@@ -86,6 +93,8 @@ func addAgentFlags(cmd *cobra.Command) *agentFlags {
 	flags.Var(&a.clusterCIDRs, "cluster-cidr", "addresses of pods, which trace tells from strangers; repeatable")
 	addPolicyFlags(cmd, &c.DisableExternalIPs, &c.AllowNodeAddressClaims)
 	flags.DurationVar(&c.CompareInterval, "compare-interval", defaultCompareInterval, "how often to compare the kernel's maps with the tables and repair them")
+	flags.StringVar(&c.HealthzBindAddress, "healthz-bind-address", defaultHealthzAddress, "`ADDRESS:PORT` of /healthz and /livez; 0.0.0.0 is all addresses of both families, nothing switches them off")
+	flags.StringVar(&c.MetricsBindAddress, "metrics-bind-address", defaultMetricsAddress, "`ADDRESS:PORT` of /metrics; nothing switches it off")
 	flags.TextVar(&a.logLevel, "log-level", slog.LevelInfo, "least `LEVEL` to log: debug, info, warn, error")
 	addSizeFlags(cmd, &c.Sizes)
 	return a

@@ -71,7 +71,7 @@ func statusText(s api.Status, wide, colour bool) string {
 	b.WriteString(statusFacts(s).text(false, colour))
 	section(&b, "Findings", s.Findings)
 	section(&b, "Objects that cannot be read", s.Problems)
-	for _, t := range []*table{sourceTable(s), mapTable(s), featureTable(s, wide), attachmentTable(s, wide), refusalTable(s)} {
+	for _, t := range []*table{sourceTable(s), healthTable(s), mapTable(s), featureTable(s, wide), attachmentTable(s, wide), refusalTable(s)} {
 		if len(t.rows) > 0 {
 			b.WriteString("\n" + t.text(wide, colour))
 		}
@@ -99,6 +99,8 @@ func statusFacts(s api.Status) *table {
 	t.add("Kernel:", fmt.Sprintf("%s, written %s, compared %s, %d entries repaired", s.PinPath, ago(s.LastWrite), ago(s.LastCompared), s.Repaired))
 	t.add("Socket path:", fmt.Sprintf("%s, on %s", s.SocketPath, s.Cgroup))
 	t.add("Packet path:", s.PacketPath)
+	t.add("Health:", healthText(s.Healthz))
+	t.add("Metrics:", whereText(s.MetricsAddress))
 	return t
 }
 
@@ -133,6 +135,31 @@ func sourceState(s api.SourceStatus) string {
 		return "Pending"
 	}
 	return "synced"
+}
+
+// healthText says what those who ask about this node are told.
+func healthText(h api.Healthz) string {
+	text := fmt.Sprintf("/healthz %d, /livez %d, %s", h.Healthz, h.Livez, whereText(h.Address))
+	if !h.NodeEligible {
+		text += ", the node is gone or about to go"
+	}
+	return text
+}
+
+func whereText(address string) string {
+	if address == "" {
+		return "not served"
+	}
+	return "on " + address
+}
+
+// healthTable shows what load balancers are told about Services.
+func healthTable(s api.Status) *table {
+	t := &table{columns: columns("HEALTH CHECK", "PORT", "LOCAL-ENDPOINTS", "ANSWER", "ERROR")}
+	for _, h := range s.HealthChecks {
+		t.add(h.Service, fmt.Sprint(h.Port), fmt.Sprint(h.LocalEndpoints), fmt.Sprint(h.Status), h.Error)
+	}
+	return t
 }
 
 func mapTable(s api.Status) *table {
