@@ -12,7 +12,7 @@ $(error Go is missing: install the version that go.mod names from https://go.dev
 endif
 
 # Tests and demo load programs into the kernel and make network namespaces.
-NEED_ROOT := $(filter test demo bench,$(MAKECMDGOALS))
+NEED_ROOT := $(filter test demo bench e2e,$(MAKECMDGOALS))
 ifneq ($(NEED_ROOT),)
 ifneq ($(shell id -u),0)
 $(error `make $(firstword $(NEED_ROOT))` runs as root: try `sudo make $(firstword $(NEED_ROOT))`)
@@ -48,6 +48,7 @@ test: deps lint components ## run every test (root; the first run builds a Kuber
 lint: ## check format, vet, and that the eBPF objects are those of the sources
 	@files=$$(gofmt -l .); [ -z "$$files" ] || { echo "not formatted (gofmt -w):" $$files >&2; exit 1; }
 	go vet ./...
+	@for script in .ci/run hack/* test/*/*.sh; do bash -n $$script || exit 1; done
 	@cd $(DATAPATH) && sha256sum $(GENERATED) | cmp -s - bpf/SHA256SUMS \
 		|| { echo "eBPF sources and objects differ from the last generation: run \`make generate\`" >&2; exit 1; }
 
@@ -65,6 +66,21 @@ generate: ## compile the eBPF programs (clang; only after a change of the C sour
 	cd $(DATAPATH) && BPF_INCLUDES="-idirafter /usr/include/$$(uname -m)-linux-gnu" go generate ./...
 	cd $(DATAPATH) && sha256sum $(GENERATED) > bpf/SHA256SUMS
 
+# Which proxy is on the nodes (fairlead or nftables), which sets of specs run,
+# and, if not all of them, those whose names match a regular expression.
+PROXY := fairlead
+SETS := services,more
+FOCUS :=
+
+.PHONY: e2e
+e2e: build ## run upstream's tests on a cluster of three nodes (root; see test/cluster)
+	hack/install-missing gcc=gcc /usr/include/stdlib.h=libc6-dev containerd=containerd runc=runc \
+		/usr/lib/cni/ptp=containernetworking-plugins iptables=iptables nft=nftables debootstrap=debootstrap
+	test/components/build.sh cluster
+	test/cluster/images.sh
+	go build -o bin/cluster ./test/cluster
+	bin/cluster -proxy '$(PROXY)' -sets '$(SETS)' -focus '$(FOCUS)'
+
 .PHONY: components
 components: ## build etcd, kube-apiserver and kubectl for the tests, once
 	test/components/build.sh
@@ -79,4 +95,4 @@ clean: ## remove what was built here (not the cache of test components)
 
 .PHONY: help
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z0-9]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
