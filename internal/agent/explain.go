@@ -78,7 +78,38 @@ func (a *Agent) find(snapshot tables.Snapshot, target string) (*tables.Service, 
 			}
 		}
 	}
-	return nil, api.NotFound("no Service holds %s/%s: connections to it are not translated", to, protocol)
+	return nil, api.NotFound("%s", a.unheld(snapshot, to, protocol))
+}
+
+// unheld says what becomes of connections to an address and port that no
+// Service holds (R38).
+func (a *Agent) unheld(snapshot tables.Snapshot, to netip.AddrPort, protocol model.Protocol) string {
+	node, _ := a.node.current()
+	index := indexOf(snapshot)
+	unknown := index.Unknown(to.Addr(), &node, a.cfg.ServiceCIDRs)
+	if row := unknown.ClusterIP; row != nil {
+		return fmt.Sprintf("no Service holds %s/%s: %s is the ClusterIP of %s, which has no such port but %s; connections to all others are rejected",
+			to, protocol, to.Addr(), row.Service, portsOf(index.At(to.Addr())))
+	}
+	if unknown.CIDR.IsValid() {
+		return fmt.Sprintf("no Service holds %s/%s: the address lies in --service-cidr %s and no Service has it as its ClusterIP; connections to it are dropped",
+			to, protocol, unknown.CIDR)
+	}
+	return fmt.Sprintf("no Service holds %s/%s: connections to it are not translated", to, protocol)
+}
+
+// portsOf lists the ports of an address's rows.
+func portsOf(rows []model.Row) string {
+	var spots []model.Spot
+	for _, row := range rows {
+		spots = append(spots, row.Claim.Key.Spot())
+	}
+	slices.SortFunc(spots, model.Spot.Compare)
+	var texts []string
+	for _, s := range slices.Compact(spots) {
+		texts = append(texts, fmt.Sprintf("%d/%s", s.Port, s.Protocol))
+	}
+	return strings.Join(texts, ", ")
 }
 
 // verdictOf says in words what a new connection meets, or where the layers
@@ -109,8 +140,8 @@ func (a *Agent) Trace(ctx context.Context, requests []api.FlowRequest) ([]api.Tr
 	snapshot := a.tables.Snapshot()
 	node, _ := a.node.current()
 	view := model.View{
-		Rows: indexRows(snapshot), Node: &node,
-		ClusterCIDRs: a.cfg.ClusterCIDRs, NodePorts: a.cfg.NodePortAddresses,
+		Index: indexOf(snapshot), Node: &node,
+		ClusterCIDRs: a.cfg.ClusterCIDRs, ServiceCIDRs: a.cfg.ServiceCIDRs, NodePorts: a.cfg.NodePortAddresses,
 		Sockets: socketsServed(a.cfg.SocketMode), PacketPath: datapath.HasPacketPath,
 	}
 	traces := make([]api.Trace, 0, len(requests))
@@ -178,10 +209,10 @@ func (a *Agent) parseSource(ctx context.Context, text string) (netip.Addr, error
 	return from, nil
 }
 
-func indexRows(snapshot tables.Snapshot) func(model.Spot) []model.Row {
+func indexOf(snapshot tables.Snapshot) model.Index {
 	candidates := make([]model.Candidate, 0, snapshot.Len())
 	for row := range snapshot.Services() {
 		candidates = append(candidates, model.Candidate{Contender: model.Contender{Service: row.Name}, Compiled: row.Compiled})
 	}
-	return model.IndexRows(candidates)
+	return model.NewIndex(candidates)
 }

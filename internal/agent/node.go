@@ -37,7 +37,7 @@ type nodeTracker struct {
 	given   []netip.Addr
 	serve   model.NodePortAddresses
 	log     *slog.Logger
-	tell    func(model.Node)                // the tables; short
+	tell    func(model.Node)                     // the tables; short
 	publish func(own, served []netip.Addr) error // the datapath
 
 	// The kernel.

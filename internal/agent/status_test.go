@@ -41,7 +41,7 @@ func TestATroubleIsAFindingAndUnhealthy(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := api.Status{Healthy: true, Synced: true, SocketPath: string(datapath.SocketOff)}
-			judge(&s, c.troubles)
+			judge(&s, datapath.HookCount, c.troubles)
 			if s.Healthy != c.healthy || !slices.Equal(s.Findings, c.troubles) {
 				t.Errorf("healthy: %v, findings %q; want %q", s.Healthy, s.Findings, c.troubles)
 			}

@@ -152,8 +152,8 @@ func TestSortFrontends(t *testing.T) {
 func TestNewTrace(t *testing.T) {
 	compiled := compile(loadBalancer(model.TCP), podSlice(model.TCP, readyPod))
 	view := model.View{
-		Rows: model.IndexRows([]model.Candidate{{Contender: model.Contender{Service: web}, Compiled: compiled}}),
-		Node: &model.Node{Name: "n1"}, PacketPath: true,
+		Index: model.NewIndex([]model.Candidate{{Contender: model.Contender{Service: web}, Compiled: compiled}}),
+		Node:  &model.Node{Name: "n1"}, PacketPath: true,
 	}
 	trace := func(from, to string) Trace {
 		return NewTrace(model.Trace(view, model.Flow{From: netip.MustParseAddr(from), To: netip.MustParseAddrPort(to), Protocol: model.TCP}))

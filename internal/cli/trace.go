@@ -23,6 +23,7 @@ type traceFlags struct {
 	socket          *string
 	objects         *objectFlags
 	clusterCIDRs    list[netip.Prefix]
+	serviceCIDRs    list[netip.Prefix]
 	nodePorts       []string
 	output          *format
 }
@@ -47,12 +48,16 @@ the order of the flows.`,
 			`echo '[{"from":"10.0.1.7","to":"10.96.0.10:80"}]' | fairlead trace --flows -`),
 		Args: noArguments,
 	}
-	t := &traceFlags{clusterCIDRs: list[netip.Prefix]{kind: "CIDR", parse: parseCIDR}}
+	t := &traceFlags{
+		clusterCIDRs: list[netip.Prefix]{kind: "CIDR", parse: parseCIDR},
+		serviceCIDRs: list[netip.Prefix]{kind: "CIDR", parse: parseServiceCIDR},
+	}
 	flags := cmd.Flags()
 	flags.StringVar(&t.from, "from", "", "who connects: an `IP`, or a pod as NAMESPACE/NAME")
 	flags.StringVar(&t.to, "to", "", "what it dials: `ADDR:PORT[/PROTO]`, TCP unless said")
 	flags.StringVar(&t.flows, "flows", "", "`FILE` with a JSON array of {\"from\",\"to\"}, or - for stdin")
 	flags.Var(&t.clusterCIDRs, "cluster-cidr", "addresses of this node's pods, with -f; repeatable")
+	flags.Var(&t.serviceCIDRs, "service-cidr", "addresses from which ClusterIPs are given, with -f; repeatable")
 	flags.StringSliceVar(&t.nodePorts, "nodeport-addresses", nil, "`CIDR` of the node addresses that serve NodePorts, or primary, with -f; repeatable")
 	t.objects, t.socket, t.output = addObjectFlags(cmd), socketFlag(cmd), outputFlag(cmd, "json", "yaml")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return e.trace(cmd, t) }
@@ -67,6 +72,15 @@ func parseCIDR(text string) (netip.Prefix, error) {
 	return cidr.Masked(), nil
 }
 
+// parseServiceCIDR refuses what would have the agent drop everything.
+func parseServiceCIDR(text string) (netip.Prefix, error) {
+	cidr, err := parseCIDR(text)
+	if err == nil && cidr.Bits() == 0 {
+		return netip.Prefix{}, fmt.Errorf("%q holds every address: give the range from which the API server gives ClusterIPs, such as 10.96.0.0/12", text)
+	}
+	return cidr, err
+}
+
 func (e *env) trace(cmd *cobra.Command, t *traceFlags) error {
 	flows, err := e.readFlows(t)
 	if err != nil {
@@ -75,7 +89,7 @@ func (e *env) trace(cmd *cobra.Command, t *traceFlags) error {
 	if t.objects.given() {
 		return e.traceOffline(t, flows)
 	}
-	if err := t.objects.refuseWithoutFiles(cmd, "cluster-cidr", "nodeport-addresses"); err != nil {
+	if err := t.objects.refuseWithoutFiles(cmd, "cluster-cidr", "service-cidr", "nodeport-addresses"); err != nil {
 		return err
 	}
 	traces, err := api.NewClient(*t.socket).Trace(cmd.Context(), flows)
@@ -142,9 +156,10 @@ func (e *env) traceOffline(t *traceFlags, requests []api.FlowRequest) error {
 		return err
 	}
 	view := model.View{
-		Rows:         model.IndexRows(w.resolved),
+		Index:        model.NewIndex(w.resolved),
 		Node:         &w.node,
 		ClusterCIDRs: t.clusterCIDRs.values,
+		ServiceCIDRs: t.serviceCIDRs.values,
 		NodePorts:    nodePorts,
 		PacketPath:   true,
 	}

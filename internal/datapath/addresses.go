@@ -3,8 +3,10 @@
 package datapath
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -18,6 +20,12 @@ const (
 	addressNode      = 1 << 1
 	addressService   = 1 << 2
 	addressClusterIP = 1 << 3
+)
+
+// The keys of the node's primary addresses: PRIMARY_* of bpf/maps.h.
+const (
+	primaryIPv4 = 0
+	primaryIPv6 = 1
 )
 
 // addressUse is what the datapath knows of an address.
@@ -115,54 +123,83 @@ func (d *Datapath) countFrontend(k frontendKey, set SetID, by int) {
 	}
 }
 
+// settleAll makes the kernel know of all addresses what the datapath knows. A
+// predecessor may have ended between a frontend and its address.
+func (d *Datapath) settleAll() error {
+	d.addressMu.Lock()
+	defer d.addressMu.Unlock()
+	var all []frontendKey
+	for a := range d.addresses {
+		all = append(all, frontendKey{Address: a})
+	}
+	return d.writeAddresses(all)
+}
+
+// unknown stands for what the kernel has of an address if a write failed: it is
+// none that is ever wanted, so the next write writes again.
+const unknown = 1 << 31
+
 // writeAddresses makes the kernel know of these addresses what the datapath
 // knows. Programs look no further for an address without its bits, so they are
 // written before frontends and taken away after them.
 func (d *Datapath) writeAddresses(of []frontendKey) error {
-	m := d.current.maps[mapAddresses]
 	var keys, gone []address
 	var values []uint32
 	for _, k := range of {
-		a := k.Address
-		u := d.addresses[a]
-		if u == nil || u.flags() == u.written {
+		u := d.addresses[k.Address]
+		if u == nil {
 			continue
 		}
-		if flags := u.flags(); flags != 0 {
-			keys, values = append(keys, a), append(values, flags)
-			u.written = flags
+		flags := u.flags()
+		if flags == 0 && u.written == 0 {
+			delete(d.addresses, k.Address)
 			continue
 		}
-		gone = append(gone, a)
+		if flags == u.written {
+			continue
+		}
+		u.written = flags
+		if flags == 0 {
+			gone = append(gone, k.Address)
+			continue
+		}
+		keys, values = append(keys, k.Address), append(values, flags)
+	}
+	return errors.Join(d.deleteAddresses(gone), d.putAddresses(keys, values))
+}
+
+func (d *Datapath) putAddresses(keys []address, values []uint32) error {
+	if len(keys) == 0 {
+		return nil
+	}
+	n, err := d.current.maps[mapAddresses].BatchUpdate(keys, values, nil)
+	if err == nil {
+		return nil
+	}
+	n = processed(n, len(keys), err)
+	for _, a := range keys[n:] {
+		d.addresses[a].written = unknown
+	}
+	return fmt.Errorf("write address %s: %w", keys[n].addr(),
+		mapFull(err, mapAddresses, d.cfg.Sizes.Frontends+maxNodeAddresses, "--max-frontends"))
+}
+
+func (d *Datapath) deleteAddresses(gone []address) error {
+	var failures []error
+	for _, a := range gone {
+		if err := ignoreMissing(d.current.maps[mapAddresses].Delete(a)); err != nil {
+			d.use(a).written = unknown
+			failures = append(failures, fmt.Errorf("delete address %s: %w", a.addr(), err))
+			continue
+		}
 		delete(d.addresses, a)
 	}
-	if len(keys) > 0 {
-		if n, err := m.BatchUpdate(keys, values, nil); err != nil {
-			d.unwritten(keys)
-			return fmt.Errorf("write address %s: %w", keys[processed(n, len(keys), err)].addr(),
-				mapFull(err, mapAddresses, d.cfg.Sizes.Frontends+maxNodeAddresses, "--max-frontends"))
-		}
-	}
-	for _, a := range gone {
-		if err := ignoreMissing(m.Delete(a)); err != nil {
-			return fmt.Errorf("delete address %s: %w", a.addr(), err)
-		}
-	}
-	return nil
+	return errors.Join(failures...)
 }
 
-// unwritten notes that nobody knows what the kernel has of these addresses, so
-// that the next write writes them again.
-func (d *Datapath) unwritten(addresses []address) {
-	const unknown = 1 << 31
-	for _, a := range addresses {
-		d.use(a).written = unknown
-	}
-}
-
-// SetNodeAddresses says which addresses are the node's, and which of them serve
-// NodePorts (R24). Loopback needs no entry: programs know it.
-// Safe beside all other methods.
+// SetNodeAddresses says which addresses are the node's, the primary one of each
+// family first, and which of them serve NodePorts (R24). Loopback needs no
+// entry: programs know it. Safe beside all other methods but Close.
 func (d *Datapath) SetNodeAddresses(own, serving []netip.Addr) error {
 	d.addressMu.Lock()
 	defer d.addressMu.Unlock()
@@ -173,24 +210,58 @@ func (d *Datapath) SetNodeAddresses(own, serving []netip.Addr) error {
 	for _, a := range serving {
 		node[addressOf(a)] |= addressNode | addressNodePort
 	}
+	for a := range node {
+		d.use(a)
+	}
 	var changed []frontendKey
 	for a, u := range d.addresses {
-		if u.node != node[a] {
+		// What could not be written before is written now.
+		if u.node != node[a] || u.written == unknown {
 			u.node = node[a]
 			changed = append(changed, frontendKey{Address: a})
 		}
 	}
-	for a, flags := range node {
-		if u := d.use(a); u.node != flags {
-			u.node = flags
-			changed = append(changed, frontendKey{Address: a})
+	d.primary = primaryOf(own)
+	_, err := d.comparePrimary()
+	return errors.Join(err, d.writeAddresses(changed))
+}
+
+// primaryOf returns the first address of each family by its key in the map;
+// all zero if there is none.
+func primaryOf(own []netip.Addr) map[uint32]address {
+	primary := map[uint32]address{primaryIPv4: {}, primaryIPv6: {}}
+	for _, a := range slices.Backward(own) {
+		if a.Is4() {
+			primary[primaryIPv4] = addressOf(a)
+			continue
 		}
+		primary[primaryIPv6] = addressOf(a)
 	}
-	return d.writeAddresses(changed)
+	return primary
+}
+
+// comparePrimary makes the kernel know the primary addresses. Until they are
+// told, a predecessor's are in force.
+func (d *Datapath) comparePrimary() (repaired int, err error) {
+	m := d.current.maps[mapPrimary]
+	for family, want := range d.primary {
+		var have address
+		if err := m.Lookup(family, &have); err != nil {
+			return repaired, fmt.Errorf("read the node's primary address: %w", err)
+		}
+		if have == want {
+			continue
+		}
+		if err := m.Put(family, want); err != nil {
+			return repaired, fmt.Errorf("write the node's primary address %s: %w", want.addr(), err)
+		}
+		repaired++
+	}
+	return repaired, nil
 }
 
 // adoptAddresses learns what the kernel knows of addresses. What it should not
-// know is taken away by the next comparison.
+// know of them is taken away by Prune, and of the node by SetNodeAddresses.
 func (d *Datapath) adoptAddresses() error {
 	return d.readAddresses(func(a address, flags uint32) {
 		u := d.use(a)
@@ -200,13 +271,7 @@ func (d *Datapath) adoptAddresses() error {
 }
 
 func (d *Datapath) readAddresses(f func(address, uint32)) error {
-	var a address
-	var flags uint32
-	entries := d.current.maps[mapAddresses].Iterate()
-	for entries.Next(&a, &flags) {
-		f(a, flags)
-	}
-	if err := entries.Err(); err != nil {
+	if err := readHash(d.current.maps[mapAddresses], f); err != nil {
 		return fmt.Errorf("read what is known of addresses: %w", err)
 	}
 	return nil
@@ -216,12 +281,13 @@ func (d *Datapath) readAddresses(f func(address, uint32)) error {
 func (d *Datapath) compareAddresses() (repaired int, err error) {
 	d.addressMu.Lock()
 	defer d.addressMu.Unlock()
-	seen := map[address]struct{}{}
+	seen := make(map[address]struct{}, len(d.addresses))
 	var changed []frontendKey
 	err = d.readAddresses(func(a address, flags uint32) {
 		seen[a] = struct{}{}
-		if u := d.use(a); u.flags() != flags {
-			u.written = flags
+		u := d.use(a)
+		u.written = flags
+		if u.flags() != flags {
 			changed = append(changed, frontendKey{Address: a})
 		}
 	})
@@ -234,7 +300,11 @@ func (d *Datapath) compareAddresses() (repaired int, err error) {
 			changed = append(changed, frontendKey{Address: a})
 		}
 	}
-	return len(changed), d.writeAddresses(changed)
+	repaired, err = d.comparePrimary()
+	if failed := d.writeAddresses(changed); failed != nil {
+		return repaired, errors.Join(err, failed)
+	}
+	return repaired + len(changed), err
 }
 
 // NetNSCookie returns the cookie of the calling thread's network namespace,

@@ -12,7 +12,7 @@ import (
 // added or rewritten, and, once Attach went well, programs that were taken off
 // their hooks and devices. It returns how many there were.
 func (d *Datapath) Compare() (repaired int, err error) {
-	for _, part := range []func() (int, error){d.compareFrontends, d.compareAddresses, d.compareRanges, d.compareHooks, d.compareDevices} {
+	for _, part := range []func() (int, error){d.compareFrontends, d.compareAddresses, d.compareRanges, d.compareHooks, d.compareSourceCheck, d.compareDevices} {
 		n, failed := part()
 		repaired += n
 		err = errors.Join(err, failed)
@@ -58,7 +58,7 @@ func (d *Datapath) compareFrontends() (repaired int, err error) {
 // they could not be deleted with it, and no program asks for them.
 func (d *Datapath) compareRanges() (repaired int, err error) {
 	for owner := range d.ranges {
-		if d.owners[owner] > 0 {
+		if d.ownsRanges(owner) {
 			continue
 		}
 		if err := d.dropRanges(owner, nil); err != nil {

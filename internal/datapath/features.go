@@ -29,6 +29,7 @@ func Features() []api.Feature {
 		{"ring buffer", features.HaveMapType(ebpf.RingBuf), "refusals cannot be monitored"},
 		{"choosing the error of a refusal", haveSetRetval(), "a refused connect() says EPERM instead of ECONNREFUSED or EHOSTUNREACH"},
 		{"finding the socket above an MPTCP subflow", haveMPTCP(), "getpeername() on an MPTCP socket shows the backend"},
+		{"programs on the packets of sockets", haveSourceCheck(), "a pod's socket that is not bound to an address is refused where loadBalancerSourceRanges apply"},
 		{"batched map writes", haveBatch(), "the agent cannot write the frontends map"},
 	}
 	result := make([]api.Feature, 0, len(probes))

@@ -20,6 +20,8 @@ func (w *writes) add(k frontendKey, want installed) {
 	w.keys, w.want = append(w.keys, k), append(w.want, want)
 }
 
+func (w *writes) part(from, to int) writes { return writes{w.keys[from:to], w.want[from:to]} }
+
 // InsertFrontends makes each frontend point to its set; one that does already
 // is left alone. The result has an error per frontend, or is nil if all went
 // well. Sets must have been published before, and no address stands among the
@@ -56,19 +58,25 @@ func (d *Datapath) InsertFrontends(frontends []Frontend) []error {
 	return errs
 }
 
+// announcedAtOnce bounds how many addresses the kernel learns of before it is
+// known which of their frontends it has room for: less than the room that there
+// is for addresses beyond those of frontends.
+const announcedAtOnce = maxNodeAddresses / 4
+
 // announced writes elements between the kernel's learning of their addresses
 // and its forgetting those of elements that could not be written.
 func (d *Datapath) announced(w writes, fail func(int, error), write func(writes, func(int, error))) {
-	if len(w.keys) == 0 {
-		return
-	}
-	err := d.announce(w)
-	if err == nil {
-		write(w, fail)
-	}
-	if err = errors.Join(err, d.settle(w.keys)); err != nil {
-		for i := range w.keys {
-			fail(i, err)
+	for first := 0; first < len(w.keys); first += announcedAtOnce {
+		part := w.part(first, min(first+announcedAtOnce, len(w.keys)))
+		failPart := func(i int, err error) { fail(first+i, err) }
+		err := d.announce(part)
+		if err == nil {
+			write(part, failPart)
+		}
+		if err = errors.Join(err, d.settle(part.keys)); err != nil {
+			for i := range part.keys {
+				failPart(i, err)
+			}
 		}
 	}
 }
@@ -199,17 +207,21 @@ func (d *Datapath) Prune() (deleted int, err error) {
 		return 0, err
 	}
 	d.strays = map[frontendKey]struct{}{}
+	if err := d.settleAll(); err != nil {
+		return len(unwanted), err
+	}
 	// Releasing fails over source ranges only, which stand below again; no set
 	// may be released twice.
 	for _, id := range d.known.unclaimed() {
 		err = errors.Join(err, d.ReleaseSet(id))
 	}
+	d.freeFormerSets()
 	d.known = newAdopted()
 	if err != nil {
 		return len(unwanted), err
 	}
 	for owner := range d.ranges {
-		if d.owners[owner] > 0 {
+		if d.ownsRanges(owner) {
 			continue
 		}
 		if err := d.dropRanges(owner, nil); err != nil {
@@ -219,11 +231,19 @@ func (d *Datapath) Prune() (deleted int, err error) {
 	return len(unwanted), nil
 }
 
-// readFrontends calls f for every element. An element that appears or goes in
-// the meantime may or may not be among them; none comes twice.
+// readFrontends calls f for every frontend.
 func readFrontends(m *ebpf.Map, f func(frontendKey, frontend)) error {
+	if err := readHash(m, f); err != nil {
+		return fmt.Errorf("read the frontends map: %w", err)
+	}
+	return nil
+}
+
+// readHash calls f for every element. An element that appears or goes in the
+// meantime may or may not be among them; none comes twice.
+func readHash[K, V any](m *ebpf.Map, f func(K, V)) error {
 	const chunk = 4096
-	keys, values := make([]frontendKey, chunk), make([]frontend, chunk)
+	keys, values := make([]K, chunk), make([]V, chunk)
 	var cursor ebpf.MapBatchCursor
 	for {
 		n, err := m.BatchLookup(&cursor, keys, values, nil)
@@ -234,7 +254,7 @@ func readFrontends(m *ebpf.Map, f func(frontendKey, frontend)) error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("read the frontends map: %w", err)
+			return err
 		}
 	}
 }

@@ -63,6 +63,7 @@ const (
 	mapBackends  = "fairlead_backends"
 	mapRanges    = "fairlead_ranges"
 	mapAddresses = "fairlead_addresses"
+	mapPrimary   = "fairlead_primary"
 	mapDevices   = "fairlead_devices"
 	mapFlows     = "fairlead_flows"
 	mapEmbryos   = "fairlead_embryos"

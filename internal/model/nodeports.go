@@ -45,7 +45,7 @@ func (n NodePortAddresses) All() bool { return !n.Primary && len(n.CIDRs) == 0 }
 // can reach it. Loopback is not among such addresses: it serves the node's own
 // processes alone.
 func (n NodePortAddresses) Serve(node *Node, a netip.Addr) bool {
-	if a.IsLoopback() || !slices.Contains(node.Addresses, a) {
+	if a.IsLoopback() || !node.has(a) {
 		return false
 	}
 	if n.Primary {
@@ -72,6 +72,9 @@ func (n NodePortAddresses) String() string {
 	}
 	return strings.Join(texts, ",")
 }
+
+// has says that an address is the node's own.
+func (n *Node) has(a netip.Addr) bool { return slices.Contains(n.Addresses, a) }
 
 // Primary returns the node's first address of a family, or the zero Addr.
 func (n *Node) Primary(family Family) netip.Addr {

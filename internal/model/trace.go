@@ -19,17 +19,16 @@ type Row struct {
 
 // View is what a node knows when a connection begins.
 type View struct {
-	// Rows returns every row on a spot, shadowed ones too, in any order.
-	Rows         func(Spot) []Row
+	Index        Index
 	Node         *Node
 	ClusterCIDRs []netip.Prefix
+	ServiceCIDRs []netip.Prefix // the ranges of ClusterIPs (R38)
 	NodePorts    NodePortAddresses
 	Sockets      PathServed
 	// PacketPath says that the wire is served too. With it the verdict is what
 	// the rules ask for. Without it the verdict is what happens today: a flow
-	// that no socket translates passes, and a socket that has not chosen its
-	// source address yet is refused where source ranges ask for one. SNAT says
-	// in both cases what a packet path would do.
+	// that no socket translates passes. SNAT says in both cases what a packet
+	// path would do.
 	PacketPath bool
 }
 
@@ -93,18 +92,6 @@ type Verdict struct {
 	Steps      []Step
 }
 
-// IndexRows returns the Rows of a View over resolved candidates.
-func IndexRows(resolved []Candidate) func(Spot) []Row {
-	rows := make(map[Spot][]Row)
-	for _, c := range resolved {
-		for _, claim := range c.Compiled.Claims {
-			spot := claim.Key.Spot()
-			rows[spot] = append(rows[spot], Row{c.Service, claim, c.Compiled.Sets[claim.Set]})
-		}
-	}
-	return func(s Spot) []Row { return rows[s] }
-}
-
 // Trace says what would happen to a flow. Source ranges are asked before
 // endpoints, so a client out of range learns nothing of the Service.
 func Trace(v View, f Flow) Verdict {
@@ -115,7 +102,7 @@ func Trace(v View, f Flow) Verdict {
 	t.findPath()
 	t.findRow()
 	if t.verdict.Row == nil {
-		t.verdict.Outcome = OutcomePass
+		t.refuseUnknown()
 		return t.verdict
 	}
 	t.decide(t.verdict.Row)
@@ -151,7 +138,7 @@ const (
 // pods share the hosts' network they lie in a cluster CIDR too.
 func (t *trace) findOrigin() {
 	from := t.flow.From
-	if from.IsLoopback() || slices.Contains(t.view.Node.Addresses, from) {
+	if from.IsLoopback() || t.view.Node.has(from) {
 		t.origin = fromNode
 		t.step("source", t.nodeSource(), "%s is this node", from)
 		return
@@ -228,7 +215,7 @@ func (t *trace) takeRow(a netip.Addr) bool {
 	if t.origin == fromOutside {
 		scope = ScopeExternal
 	}
-	for _, row := range slices.SortedFunc(slices.Values(t.view.Rows(t.spot(a))), Row.compare) {
+	for _, row := range slices.SortedFunc(slices.Values(t.view.Index.On(t.spot(a))), Row.compare) {
 		s, source := row.Claim.Key.Scope, "Service "+row.Service.String()
 		if s != ScopeAll && s != scope {
 			continue
@@ -277,12 +264,33 @@ func (t *trace) servesNodePort(to netip.Addr) bool {
 	if t.view.NodePorts.Serve(t.view.Node, to) {
 		return true
 	}
-	if slices.Contains(t.view.Node.Addresses, to) {
+	if t.view.Node.has(to) {
 		t.step("frontend", "--nodeport-addresses "+t.view.NodePorts.String(), "no Service has %s, and NodePorts are not served on that address", t.spot(to))
 		return false
 	}
 	t.step("frontend", t.nodeSource(), "no Service has %s, and it is no address of this node", t.spot(to))
 	return false
+}
+
+// refuseUnknown says what becomes of a flow that no row takes: it passes,
+// unless it is for a ClusterIP (R38).
+func (t *trace) refuseUnknown() {
+	t.verdict.Outcome = OutcomePass
+	unknown := t.view.Index.Unknown(t.flow.To.Addr(), t.view.Node, t.view.ServiceCIDRs)
+	if unknown == (UnknownAddress{}) {
+		return
+	}
+	if t.flow.Protocol == SCTP || t.verdict.Path == PathPacket && !t.view.PacketPath {
+		t.step("verdict", t.nodeSource(), "nothing refuses it: its packets pass no program")
+		return
+	}
+	if row := unknown.ClusterIP; row != nil {
+		t.verdict.Outcome = OutcomeReject
+		t.step("verdict", "Service "+row.Service.String(), "%s is its ClusterIP, which has no port %d/%s", row.Claim.Key.Address, t.flow.To.Port(), t.flow.Protocol)
+		return
+	}
+	t.verdict.Outcome = OutcomeDrop
+	t.step("verdict", "--service-cidr "+unknown.CIDR.String(), "no Service has the ClusterIP %s", t.flow.To.Addr())
 }
 
 // decide says what the row makes of the flow.
@@ -299,7 +307,7 @@ func (t *trace) decide(row *Row) {
 		t.step("verdict", t.nodeSource(), "nothing translates it: there is no packet path yet")
 		return
 	}
-	if !t.inSourceRanges(row) || t.sourceUnknown(row) {
+	if !t.inSourceRanges(row) {
 		t.verdict.Outcome = OutcomeDrop
 		return
 	}
@@ -315,50 +323,43 @@ func (t *trace) decide(row *Row) {
 	}
 }
 
-// inSourceRanges asks the row's source ranges, which hold for pods and for
-// this node too (R22). As with kube-proxy, a VIP of the Service port is a
-// source in range where this node is: a node that has the VIP as its own
-// address reaches it from the VIP. A socket knows the written ranges only.
+// inSourceRanges asks the row's source ranges, which hold for pods and for this
+// node too (R22). What the node itself sends counts as coming from its primary
+// address, unless the socket is bound to another one.
 func (t *trace) inSourceRanges(row *Row) bool {
-	ranges := row.Set.SourceRanges
-	if len(ranges) == 0 {
+	if len(row.Set.SourceRanges) == 0 {
 		return true
 	}
-	from, source := t.flow.From, "Service "+row.Service.String()
-	if cidr, ok := containing(ranges, from); ok {
+	primary := t.view.Node.Primary(row.Set.Key.Family)
+	if t.origin == fromNode && t.flow.From.IsLoopback() {
+		t.step("source ranges", t.nodeSource(), "the source is the node's primary address %s, as of all sockets of the node that are not bound to another one", primary)
+		return t.sourceInRange(row, primary)
+	}
+	in := t.sourceInRange(row, t.flow.From)
+	if t.origin != fromNode || t.flow.From == primary {
+		return in
+	}
+	if _, primaryIn := containing(row.Set.SourceRanges, primary); primaryIn != in {
+		t.step("source ranges", t.nodeSource(), "this is so for a socket that is bound to %s; for all others the node's primary address %s counts, and the answer is the opposite", t.flow.From, primary)
+	}
+	return in
+}
+
+// sourceInRange asks for one source. A node that has the VIP as an address of
+// its own reaches it from there: as with kube-proxy, that is a source in range
+// where the node is.
+func (t *trace) sourceInRange(row *Row, from netip.Addr) bool {
+	source := "Service " + row.Service.String()
+	if cidr, ok := containing(row.Set.SourceRanges, from); ok {
 		t.step("source ranges", source, "%s is in loadBalancerSourceRanges %s", from, cidr)
 		return true
 	}
-	if cidr, ok := containing(ranges, t.view.Node.Primary(row.Set.Key.Family)); ok && t.view.PacketPath && t.isVIP(row, from) {
+	if cidr, ok := containing(row.Set.SourceRanges, t.view.Node.Primary(row.Set.Key.Family)); ok && from == t.flow.To.Addr() {
 		t.step("source ranges", source, "%s is the VIP itself, and this node is in loadBalancerSourceRanges %s", from, cidr)
 		return true
 	}
 	t.step("source ranges", source, "%s is not in loadBalancerSourceRanges", from)
 	return false
-}
-
-// sourceUnknown says that the row's source ranges cannot be asked: a socket has
-// no source address yet when it connects, unless it was bound to one, and
-// without a packet path nobody asks later.
-func (t *trace) sourceUnknown(row *Row) bool {
-	if len(row.Set.SourceRanges) == 0 || t.view.PacketPath {
-		return false
-	}
-	bound := ""
-	if row.Set.Action == ActionForward {
-		bound = fmt.Sprintf("; one that is bound to %s before would be forwarded", t.flow.From)
-	}
-	t.step("source ranges", "Service "+row.Service.String(),
-		"a socket has no source address yet when it connects, and there is no packet path yet that could ask for it later: it is refused%s", bound)
-	return true
-}
-
-// isVIP says that an address is a VIP of the row's Service port.
-func (t *trace) isVIP(row *Row, a netip.Addr) bool {
-	return slices.ContainsFunc(t.view.Rows(t.spot(a)), func(r Row) bool {
-		return r.Claim.Shadowed == "" && r.Claim.Type == TypeLoadBalancer &&
-			r.Service == row.Service && r.Claim.PortName == row.Claim.PortName
-	})
 }
 
 // forward lists the candidates and says whether the source is rewritten.

@@ -41,7 +41,7 @@ func describeVerdict(v Verdict) string {
 
 func viewOf(node *Node, world ...Candidate) View {
 	return View{
-		Rows:         IndexRows(Resolve(world)),
+		Index:        NewIndex(Resolve(world)),
 		Node:         node,
 		ClusterCIDRs: prefixes("10.0.0.0/16", "fd00::/64"),
 		PacketPath:   true,
@@ -84,7 +84,7 @@ func TestTrace(t *testing.T) {
 		{"loopback is the node", cluster, nil, "127.0.0.1 > 10.96.0.1:80", "forward socket snat " + both + "all ClusterIP"},
 		{"a node address inside a cluster CIDR is the node, and is kept as that of a pod", cluster, nil, "10.0.0.1 > 10.96.0.1:80", "forward socket " + both + "all ClusterIP"},
 		{"an IPv4 address in IPv6 form is the IPv4 address", cluster, nil, "::ffff:10.0.7.7 > [::ffff:10.96.0.1]:80", "forward socket " + both + "all ClusterIP"},
-		{"another protocol is another address (R27)", cluster, nil, "10.0.7.7 > 10.96.0.1:80/UDP", "pass socket"},
+		{"another protocol is another port (R27, R38)", cluster, nil, "10.0.7.7 > 10.96.0.1:80/UDP", "reject socket"},
 		{"an address of no Service passes", cluster, nil, "10.0.7.7 > 1.1.1.1:80", "pass socket"},
 
 		// External addresses under policy Cluster.
@@ -264,16 +264,19 @@ func TestTraceToday(t *testing.T) {
 		{"off leaves the node alone too", open, ServedOff, today, "192.168.0.1 > 10.96.0.1:80", "pass packet | default/web all ClusterIP; no socket is served, and there is no packet path yet, so its packets go untranslated (--socket-path off)"},
 		{"the packets of pods are translated where the wire is served", open, ServedHost, ruled, "10.0.7.7 > 10.96.0.1:80", "forward packet " + both + "all ClusterIP; the sockets of pods are not served, so its packets are translated (--socket-path host)"},
 
-		{"in range, a socket that is not bound is refused (R22)", narrow, ServedAll, today, "10.0.7.7 > 203.0.113.1:80", "drop socket | default/web all LoadBalancer; it is refused; one that is bound to 10.0.7.7 before would be forwarded (Service default/web)"},
-		{"in range, the packet path asks later (R22)", narrow, ServedAll, ruled, "10.0.7.7 > 203.0.113.1:80", "forward socket snat " + both + "all LoadBalancer; 10.0.7.7 is in loadBalancerSourceRanges 10.0.0.0/16"},
-		{"nothing is promised to a bound socket where there is no endpoint (R13, R22)", candidate(node, service(everywhere, ranges("10.0.0.0/16"))), ServedAll, today,
-			"10.0.7.7 > 203.0.113.1:80", "drop socket | default/web all LoadBalancer; ask for it later: it is refused (Service default/web)"},
-		{"out of range is refused, bound or not (R22)", narrow, ServedAll, today, "192.168.0.1 > 203.0.113.1:80", "drop socket | default/web all LoadBalancer; 192.168.0.1 is not in loadBalancerSourceRanges"},
+		{"a pod in range is forwarded (R22)", narrow, ServedAll, today, "10.0.7.7 > 203.0.113.1:80", "forward socket snat " + both + "all LoadBalancer; 10.0.7.7 is in loadBalancerSourceRanges 10.0.0.0/16"},
+		{"in range without an endpoint is refused as such (R13, R22)", candidate(node, service(everywhere, ranges("10.0.0.0/16"))), ServedAll, today,
+			"10.0.7.7 > 203.0.113.1:80", "reject socket | default/web all LoadBalancer; no EndpointSlice holds an endpoint"},
+		{"a node out of range is dropped (R22)", narrow, ServedAll, today, "192.168.0.1 > 203.0.113.1:80", "drop socket | default/web all LoadBalancer; 192.168.0.1 is not in loadBalancerSourceRanges"},
+		{"the unknown port of a ClusterIP is rejected at the socket (R38)", open, ServedAll, today, "10.0.7.7 > 10.96.0.1:81", "reject socket; 10.96.0.1 is its ClusterIP, which has no port 81/TCP (Service default/web)"},
+		{"and passes where nothing sees the packets (R38)", open, ServedHost, today, "10.0.7.7 > 10.96.0.1:81", "pass packet; nothing refuses it: its packets pass no program"},
+		{"an unallocated ClusterIP passes where nothing sees the packets (R38)", open, ServedOff, today, "10.0.7.7 > 10.96.9.9:80", "pass packet; nothing refuses it: its packets pass no program"},
+		{"sockets of SCTP are not refused either (R28, R38)", open, ServedAll, ruled, "10.0.7.7 > 10.96.0.1:81/SCTP", "pass packet; nothing refuses it"},
 		{"ranges do not hold on ClusterIPs at the socket either (R22)", narrow, ServedAll, today, "10.0.7.7 > 10.96.0.1:80", "forward socket " + both + "all ClusterIP; its socket translates it"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v := viewOf(node, c.world)
-			v.Sockets, v.PacketPath = c.sockets, c.packetPath
+			v.Sockets, v.PacketPath, v.ServiceCIDRs = c.sockets, c.packetPath, prefixes("10.96.0.0/16")
 			got := Trace(v, flow(t, c.flow))
 			verdict, step, _ := strings.Cut(c.want, "; ")
 			if text := describeVerdict(got); text != verdict {
@@ -286,15 +289,95 @@ func TestTraceToday(t *testing.T) {
 		})
 	}
 
-	t.Run("a VIP that is the node's own address is no source in range at the socket (R22)", func(t *testing.T) {
-		own := &Node{Name: "n1", Addresses: addrs("192.168.0.1", "203.0.113.1")}
-		v := viewOf(own, candidate(own, service(everywhere, ranges("192.168.0.0/24")), pods))
-		v.PacketPath = false
-		got := describeVerdict(Trace(v, flow(t, "203.0.113.1 > 203.0.113.1:80")))
-		if want := "drop socket | default/web all LoadBalancer"; got != want {
-			t.Errorf("got %s, want %s", got, want)
-		}
-	})
+}
+
+// A node has several addresses, and one that is primary.
+func TestTraceTheNodeAsASource(t *testing.T) {
+	node := &Node{Name: "n1", Addresses: addrs("192.168.0.1", "192.168.1.1", "203.0.113.1")}
+	pods := slice("web-1", ready("10.0.1.1", "n1"))
+	world := func(ranges ...string) Candidate {
+		return candidate(node, service(func(s *Service) {
+			s.Type, s.LoadBalancerIngress, s.SourceRanges = ServiceLoadBalancer, vips("203.0.113.1"), prefixes(ranges...)
+		}), pods)
+	}
+	for _, c := range []struct {
+		name, ranges, from string
+		want               Outcome
+		step               string
+	}{
+		{"loopback is the primary address, which is in range (R22)", "192.168.0.0/24", "127.0.0.1", OutcomeForward, "the source is the node's primary address 192.168.0.1"},
+		{"loopback is the primary address, which is out of range (R22)", "127.0.0.0/8", "127.0.0.1", OutcomeDrop, "192.168.0.1 is not in loadBalancerSourceRanges"},
+		{"another address in range must be bound (R22)", "192.168.1.0/24", "192.168.1.1", OutcomeForward, "bound to 192.168.1.1; for all others the node's primary address 192.168.0.1 counts, and the answer is the opposite"},
+		{"another address out of range must be bound, too (R22)", "192.168.0.0/24", "192.168.1.1", OutcomeDrop, "the answer is the opposite"},
+		{"the VIP as an address of the node is in range where the node is (R22)", "192.168.0.0/24", "203.0.113.1", OutcomeForward, "203.0.113.1 is the VIP itself, and this node is in loadBalancerSourceRanges 192.168.0.0/24"},
+		{"the VIP as an address of the node is out of range where the node is (R22)", "192.168.1.0/24", "203.0.113.1", OutcomeDrop, "203.0.113.1 is not in loadBalancerSourceRanges"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			v := viewOf(node, world(c.ranges))
+			for _, v.PacketPath = range []bool{true, false} {
+				got := Trace(v, flow(t, c.from+" > 203.0.113.1:80"))
+				if got.Outcome != c.want {
+					t.Errorf("%s, want %s", describeVerdict(got), c.want)
+				}
+				if !slices.ContainsFunc(got.Steps, func(s Step) bool { return strings.Contains(s.Fact, c.step) }) {
+					t.Errorf("no step says %q: %q", c.step, got.Steps)
+				}
+			}
+		})
+	}
+}
+
+func TestTraceUnknownPortsAndAddresses(t *testing.T) {
+	node := &Node{Name: "n1", Addresses: addrs("192.168.0.1", "10.96.0.200", "fd01::1")}
+	web := candidate(node, named("web", 1, func(s *Service) {
+		s.Type, s.ClusterIPs = ServiceLoadBalancer, addrs("10.96.0.1", "fd96::1")
+		s.ExternalIPs, s.LoadBalancerIngress = addrs("198.51.100.1", "10.96.0.100"), vips("203.0.113.1")
+		s.Ports[0].NodePort = 30080
+	}), slice("web-1", ready("10.0.1.1", "n1")))
+	sctp := candidate(node, named("sctp", 2, func(s *Service) {
+		s.ClusterIPs, s.Ports[0].Protocol = addrs("10.96.0.3"), SCTP
+	}))
+	later := candidate(node, named("later", 3, func(s *Service) { s.ClusterIPs, s.ExternalIPs = addrs("10.96.0.4"), addrs("10.96.0.1") }))
+	const fromPod, fromNode, fromOutside = "10.0.7.7", "192.168.0.1", "172.16.0.9"
+	for _, c := range []struct {
+		name  string
+		to    string
+		cidrs []string
+		want  string
+		step  string
+	}{
+		{"an unknown port of a ClusterIP is rejected (R38)", "10.96.0.1:81", nil, "reject", "10.96.0.1 is its ClusterIP, which has no port 81/TCP (Service default/web)"},
+		{"of either family (R38)", "[fd96::1]:81", nil, "reject", "fd96::1 is its ClusterIP"},
+		{"an unknown protocol is an unknown port (R27, R38)", "10.96.0.1:80/UDP", nil, "reject", "10.96.0.1 is its ClusterIP, which has no port 80/UDP"},
+		{"an unallocated address is dropped (R38)", "10.96.9.9:80", []string{"10.96.0.0/16", "fd96::/112"}, "drop", "no Service has the ClusterIP 10.96.9.9 (--service-cidr 10.96.0.0/16)"},
+		{"of either family (R38)", "[fd96::9]:80", []string{"10.96.0.0/16", "fd96::/112"}, "drop", "no Service has the ClusterIP fd96::9"},
+		{"an unallocated address passes if no range is known (R38)", "10.96.9.9:80", nil, "pass", "no Service has 10.96.9.9:80/TCP"},
+		{"an address beside the ranges passes (R38)", "10.97.9.9:80", []string{"10.96.0.0/16"}, "pass", "no Service has 10.97.9.9:80/TCP"},
+		{"an unknown port of an externalIP passes: the machine may answer itself (R38)", "198.51.100.1:81", []string{"10.96.0.0/16"}, "pass", "no Service has 198.51.100.1:81/TCP"},
+		{"an externalIP within the ranges is allocated (R38)", "10.96.0.100:81", []string{"10.96.0.0/16"}, "pass", "no Service has 10.96.0.100:81/TCP"},
+		{"an unknown port of a VIP passes (R38)", "203.0.113.1:81", nil, "pass", "no Service has"},
+		{"an address of the node passes, even within the ranges (R38)", "10.96.0.200:22", []string{"10.96.0.0/16"}, "pass", "no NodePort is 22/TCP"},
+		{"a ClusterIP on which another Service has an externalIP is a ClusterIP (R27, R38)", "10.96.0.1:82", nil, "reject", "(Service default/web)"},
+		{"what only an SCTP port has is not known to programs yet (R28, R38)", "10.96.0.3:81", []string{"10.96.0.0/16"}, "drop", "no Service has the ClusterIP 10.96.0.3"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			v := viewOf(node, web, sctp, later)
+			v.ServiceCIDRs = prefixes(c.cidrs...)
+			if !strings.Contains(c.to, "/") {
+				c.to += "/TCP"
+			}
+			for _, from := range []string{fromPod, fromNode, fromOutside} {
+				got := Trace(v, flow(t, from+" > "+c.to))
+				if got.Outcome.String() != c.want || got.Row != nil {
+					t.Errorf("from %s: %s, want %s", from, describeVerdict(got), c.want)
+				}
+				says := func(s Step) bool { return strings.Contains(fmt.Sprintf("%s (%s)", s.Fact, s.Source), c.step) }
+				if !slices.ContainsFunc(got.Steps, says) {
+					t.Errorf("no step says %q: %q", c.step, got.Steps)
+				}
+			}
+		})
+	}
 }
 
 func TestTraceOtherVIP(t *testing.T) {
@@ -344,7 +427,9 @@ func TestTraceProperties(t *testing.T) {
 	t.Run("a verdict agrees with its row, and the row is held", rapid.MakeCheck(func(t *rapid.T) {
 		world, f := genWorld.Draw(t, "world"), genFlow.Draw(t, "flow")
 		node := &Node{Name: "a", Zone: "a", Addresses: addrs("10.96.0.1", "fd96::1")}
-		v := Trace(viewOf(node, world...), f)
+		view := viewOf(node, world...)
+		view.ServiceCIDRs = rapid.SampledFrom([][]netip.Prefix{nil, prefixes("10.96.0.0/16"), prefixes("10.96.0.0/31", "fd96::/64")}).Draw(t, "service CIDRs")
+		v := Trace(view, f)
 		if len(v.Steps) == 0 {
 			t.Errorf("no step explains %v", v.Outcome)
 		}
@@ -352,8 +437,17 @@ func TestTraceProperties(t *testing.T) {
 			t.Errorf("%s", describeVerdict(v))
 		}
 		if v.Row == nil {
-			if v.Outcome != OutcomePass {
-				t.Errorf("%v without a row", v.Outcome)
+			unknown := view.Index.Unknown(plain(f.To.Addr()), node, view.ServiceCIDRs)
+			want := OutcomePass
+			switch {
+			case f.Protocol == SCTP:
+			case unknown.ClusterIP != nil:
+				want = OutcomeReject
+			case unknown.CIDR.IsValid():
+				want = OutcomeDrop
+			}
+			if v.Outcome != want {
+				t.Errorf("%v without a row, want %v: %+v", v.Outcome, want, unknown)
 			}
 			return
 		}

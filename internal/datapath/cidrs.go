@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+// ownerServiceCIDRs has the ranges from which ClusterIPs are given (R38), beside
+// the source ranges of Service ports. No Service port has this owner.
+const ownerServiceCIDRs = 0
+
+// addServiceCIDRs comes before programs that ask for the ranges.
+func (d *Datapath) addServiceCIDRs() error {
+	return d.addRanges(ownerServiceCIDRs, d.cfg.ServiceCIDRs)
+}
+
+// dropServiceCIDRs deletes those of a predecessor that are not wanted, once its
+// programs are replaced.
+func (d *Datapath) dropServiceCIDRs() error {
+	keep := make(map[rangeKey]struct{}, len(d.cfg.ServiceCIDRs))
+	for _, cidr := range d.cfg.ServiceCIDRs {
+		keep[rangeKeyOf(ownerServiceCIDRs, cidr)] = struct{}{}
+	}
+	return d.dropRanges(ownerServiceCIDRs, keep)
+}
+
+// ownsRanges says that an owner may have ranges: a Service port that has a set,
+// or nobody's.
+func (d *Datapath) ownsRanges(owner uint32) bool {
+	return owner == ownerServiceCIDRs || d.owners[owner] > 0
+}
