@@ -124,7 +124,7 @@ func TestAWriterThatDiedBeforeItsFrontendsLeavesNothing(t *testing.T) {
 			}
 		},
 		"after an extent was written that no word names": func(r *rig) {
-			r.writeExtent(shadow{owner: 99, base: 500, length: 4}, numbered(service("late"), 3), 1)
+			r.writeExtent(shadow{owner: 99, base: 500, length: 4}, numbered(service("late"), 3), nil, 1)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

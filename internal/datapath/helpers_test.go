@@ -37,9 +37,14 @@ type rig struct {
 
 func newRig(t testing.TB, sizes Sizes) *rig {
 	t.Helper()
-	r := &rig{t: t, cfg: Config{
-		PinPath: filepath.Join(lab.NewBPFFS(t), "fairlead"), SocketMode: SocketOff, Node: "n1", Sizes: sizes,
-	}}
+	return newRigWith(t, Config{Sizes: sizes})
+}
+
+// newRigWith adds to a Config what all rigs have in common.
+func newRigWith(t testing.TB, cfg Config) *rig {
+	t.Helper()
+	cfg.PinPath, cfg.SocketMode, cfg.Node = filepath.Join(lab.NewBPFFS(t), "fairlead"), SocketOff, "n1"
+	r := &rig{t: t, cfg: cfg}
 	r.open()
 	t.Cleanup(r.close)
 	return r

@@ -169,7 +169,7 @@ func (r *Reader) readSet(id, owner uint32, word uint64, generation uint32, range
 		}
 		return e
 	}
-	e.Problem = r.readExtent(&e, base, count, owner)
+	e.Problem = r.readExtent(&e, base, flags, count, owner)
 	return e
 }
 
@@ -184,7 +184,7 @@ func action(flags uint8, count uint32) string {
 }
 
 // readExtent fills in the backends and returns what is wrong with the extent.
-func (r *Reader) readExtent(e *api.KernelEntry, base, count, owner uint32) string {
+func (r *Reader) readExtent(e *api.KernelEntry, base uint32, flags uint8, count, owner uint32) string {
 	slots := r.maps.slots
 	if uint64(base) >= uint64(len(slots)) {
 		return fmt.Sprintf("the set's extent starts at slot %d, and there are only %d", base, len(slots))
@@ -213,5 +213,8 @@ func (r *Reader) readExtent(e *api.KernelEntry, base, count, owner uint32) strin
 			e.Draining = append(e.Draining, b)
 		}
 	}
-	return problem
+	if problem != "" {
+		return problem
+	}
+	return r.readTable(e, flags, h, slots[base+1:base+1+count], end)
 }

@@ -108,7 +108,7 @@ func TestGarbageIsAProblemOfItsEntryOnly(t *testing.T) {
 		"no header":                 {func(r *rig, g *generation, id SetID) { g.slots[r.shadows[id].base] = slot{} }, "is not the header"},
 		"another count":             {func(_ *rig, g *generation, id SetID) { g.sets[id].Word++ }, "counts 3 backends, the header of its extent 2 of 2"},
 		"a total out of range": {func(r *rig, g *generation, id SetID) {
-			g.slots[r.shadows[id].base] = header{2, 1<<32 - 1, 1, 3}.slot(r.shadows[id].owner)
+			g.slots[r.shadows[id].base] = header{selectable: 2, total: 1<<32 - 1, generation: 1, length: 3}.slot(r.shadows[id].owner)
 		}, "header of its extent 2 of 4294967295"},
 		"a foreign slot": {func(r *rig, g *generation, id SetID) { g.slots[r.shadows[id].base+2].Owner = 99 }, "belongs to owner 99"},
 	} {

@@ -72,6 +72,10 @@ func (d *Datapath) Publish(id SetID, s *model.Set) (changed bool, err error) {
 	if len(s.Backends) > MaxBackendsPerSet || len(s.Draining) > MaxBackendsPerSet {
 		return false, fmt.Errorf("publish backend set %s: %d backends and %d draining ones are more than %d", s.Key, len(s.Backends), len(s.Draining), MaxBackendsPerSet)
 	}
+	table, err := d.table(s)
+	if err != nil {
+		return false, err
+	}
 	owner := d.shadows[id].owner
 	n, err := nameOf(s.Key, owner)
 	if err != nil {
@@ -83,8 +87,8 @@ func (d *Datapath) Publish(id SetID, s *model.Set) (changed bool, err error) {
 	}
 	rangesErr := d.addRanges(owner, s.SourceRanges)
 	flags := flagsOf(s)
-	if !d.holds(id, s, flags) {
-		if err := d.store(id, s, flags); err != nil {
+	if !d.holds(id, s, table, flags) {
+		if err := d.store(id, s, table, flags); err != nil {
 			return changed, err
 		}
 		changed = true
@@ -106,12 +110,15 @@ func flagsOf(s *model.Set) uint8 {
 	if len(s.SourceRanges) > 0 {
 		flags |= flagRanges
 	}
+	if hasTable(s) {
+		flags |= flagMaglev
+	}
 	return flags
 }
 
 // holds says whether the kernel has exactly this set. It reads the mapping,
 // which others can write, and so also finds what they changed.
-func (d *Datapath) holds(id SetID, s *model.Set, flags uint8) bool {
+func (d *Datapath) holds(id SetID, s *model.Set, table []uint16, flags uint8) bool {
 	sh, entry := d.shadows[id], &d.current.sets[id]
 	if atomic.LoadUint64(&entry.Word) != packWord(sh.base, flags, len(s.Backends)) ||
 		atomic.LoadUint32(&entry.Owner) != sh.owner ||
@@ -122,17 +129,18 @@ func (d *Datapath) holds(id SetID, s *model.Set, flags uint8) bool {
 	if sh.base == 0 {
 		return total == 0 && atomic.LoadUint32(&entry.Generation) > 0
 	}
-	if int(sh.length) != 1+total {
+	if int(sh.length) != 1+total+tableSlots(len(table)) {
 		return false
 	}
 	extent := d.current.slots[sh.base : sh.base+sh.length]
 	h := extent[0].header()
-	if extent[0].Kind != slotHeader || extent[0].Owner != sh.owner || extent[0].Port != (port{}) ||
+	if extent[0].Kind != slotHeader || extent[0].Owner != sh.owner || int(h.entries) != len(table) ||
 		h.selectable != uint32(len(s.Backends)) || h.total != uint32(total) || h.length != sh.length {
 		return false
 	}
 	return holdsBackends(extent[1:], s.Backends, sh.owner) &&
-		holdsBackends(extent[1+len(s.Backends):], s.Draining, sh.owner)
+		holdsBackends(extent[1+len(s.Backends):], s.Draining, sh.owner) &&
+		wrongSlot(extent[1+total:], table, sh.owner) < 0
 }
 
 func holdsBackends(slots []slot, backends []model.Backend, owner uint32) bool {
@@ -147,7 +155,7 @@ func holdsBackends(slots []slot, backends []model.Backend, owner uint32) bool {
 // store writes a new extent and flips the set to it. Go's atomic stores keep
 // their order with the plain stores before them, so a program that sees the
 // word sees the extent.
-func (d *Datapath) store(id SetID, s *model.Set, flags uint8) error {
+func (d *Datapath) store(id SetID, s *model.Set, table []uint16, flags uint8) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	old := d.shadows[id]
@@ -155,7 +163,7 @@ func (d *Datapath) store(id SetID, s *model.Set, flags uint8) error {
 	entry := &d.current.sets[id]
 	generation := atomic.LoadUint32(&entry.Generation) + 1
 	if total := uint32(len(s.Backends) + len(s.Draining)); total > 0 {
-		next.length = 1 + total
+		next.length = 1 + total + uint32(tableSlots(len(table)))
 		first, ok := d.room.alloc(next.length)
 		if !ok {
 			signal(d.short)
@@ -163,7 +171,7 @@ func (d *Datapath) store(id SetID, s *model.Set, flags uint8) error {
 				ErrNoRoom, next.length, s.Key, d.room.free, d.room.largest())
 		}
 		next.base = first
-		d.writeExtent(next, s, generation)
+		d.writeExtent(next, s, table, generation)
 	}
 	if atomic.LoadUint32(&entry.Owner) != next.owner {
 		atomic.StoreUint32(&entry.Owner, next.owner)
@@ -177,13 +185,14 @@ func (d *Datapath) store(id SetID, s *model.Set, flags uint8) error {
 	return nil
 }
 
-func (d *Datapath) writeExtent(sh shadow, s *model.Set, generation uint32) {
+func (d *Datapath) writeExtent(sh shadow, s *model.Set, table []uint16, generation uint32) {
 	extent := d.current.slots[sh.base : sh.base+sh.length]
 	extent[0] = header{
 		selectable: uint32(len(s.Backends)),
-		total:      sh.length - 1,
+		total:      uint32(len(s.Backends) + len(s.Draining)),
 		generation: generation,
 		length:     sh.length,
+		entries:    uint16(len(table)),
 	}.slot(sh.owner)
 	rest := extent[1:]
 	for i := range s.Backends {
@@ -193,6 +202,7 @@ func (d *Datapath) writeExtent(sh shadow, s *model.Set, generation uint32) {
 	for i := range s.Draining {
 		rest[i] = slotOf(&s.Draining[i], sh.owner)
 	}
+	writeTable(rest[len(s.Draining):], table, sh.owner)
 }
 
 // ReleaseSet gives a set back; one that is free is left alone. No frontend may

@@ -38,6 +38,7 @@ type stressSettings struct {
 	frontends uint32
 	rivals    uint32
 	pause     uint32
+	packets   bool     // rather than sockets
 	network   [12]byte // first bytes of the frontends' addresses; zero means IPv4
 }
 
@@ -54,7 +55,7 @@ func newStressReader(t *testing.T, maps map[string]*ebpf.Map, s stressSettings) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	settings := map[string]any{"frontends": s.frontends, "rivals": s.rivals, "pause": s.pause}
+	settings := map[string]any{"frontends": s.frontends, "rivals": s.rivals, "pause": s.pause, "packets": s.packets}
 	if s.network != ([12]byte{}) {
 		settings["network"] = s.network
 	}
@@ -122,12 +123,13 @@ type stressWriter struct {
 	*rig
 	sets                     map[int]SetID
 	flips, births, takeovers int
+	maglev                   bool // sets go over to Maglev and back
 }
 
 func newStressWriter(t *testing.T, slots uint32) *stressWriter {
 	t.Helper()
 	w := &stressWriter{
-		rig:  newRig(t, Sizes{Frontends: 1024, Sets: 1024, Backends: slots, Affinity: 2, Flows: 2, UDP: 2, Ranges: 2}),
+		rig:  newRigWith(t, Config{MaglevTableSize: 251, Sizes: Sizes{Frontends: 1024, Sets: 1024, Backends: slots, Affinity: 2, Flows: 2, UDP: 2, Ranges: 2}}),
 		sets: map[int]SetID{},
 	}
 	w.attach()
@@ -163,6 +165,9 @@ func (w *stressWriter) publishNext(id SetID, n int) {
 		s.Backends = append(s.Backends, model.Backend{AddrPort: netip.AddrPortFrom(address, uint16(generation))})
 	}
 	s.Draining = s.Backends[:generation%2]
+	if w.maglev && generation%4 < 2 {
+		s.Selection = model.SelectionMaglev
+	}
 	for {
 		_, err := w.Publish(id, s)
 		if err == nil {
@@ -246,7 +251,7 @@ func TestNoReaderSeesAMixedForeignOrMissingSet(t *testing.T) {
 				w.flip(n)
 				w.insert(stressFrontend(n, w.sets[n]))
 			}
-			r := newStressReader(t, w.current.maps, stressSettings{"stress_reader", frontends, 0, c.pause, [12]byte{}})
+			r := newStressReader(t, w.current.maps, stressSettings{program: "stress_reader", frontends: frontends, pause: c.pause})
 			o := w.stress(t, r, func(round int) {
 				for n := range frontends {
 					w.flip(n)
@@ -259,12 +264,40 @@ func TestNoReaderSeesAMixedForeignOrMissingSet(t *testing.T) {
 		})
 		t.Run(fmt.Sprintf("an address changes hands between Services, pause %d", c.pause), func(t *testing.T) {
 			w := newStressWriter(t, c.slots)
-			r := newStressReader(t, w.current.maps, stressSettings{"stress_reader", frontends, frontends, c.pause, [12]byte{}})
+			r := newStressReader(t, w.current.maps, stressSettings{program: "stress_reader", frontends: frontends, rivals: frontends, pause: c.pause})
 			o := w.stress(t, r, w.contest(frontends, frontends, func(taken []Frontend) { w.insert(taken...) }))
 			if o != (outcomes{Forward: o.Forward}) || o.Forward == 0 {
 				t.Errorf("outcomes = %+v, want every look-up forwarded", o)
 			}
 		})
+	}
+}
+
+func TestNoPacketSeesAMixedSetWhileItsServiceGoesOverToMaglevAndBack(t *testing.T) {
+	const frontends = 64
+	for _, c := range []struct{ pause, slots uint32 }{{0, 4 * manySlots}, {heldLong, 8 * fewSlots}} {
+		for _, packets := range []bool{true, false} {
+			t.Run(fmt.Sprintf("pause %d, packets %v", c.pause, packets), func(t *testing.T) {
+				w := newStressWriter(t, c.slots)
+				w.maglev = true
+				for n := range frontends {
+					w.flip(n)
+					w.insert(stressFrontend(n, w.sets[n]))
+				}
+				r := newStressReader(t, w.current.maps, stressSettings{
+					program: "stress_reader", frontends: frontends, pause: c.pause, packets: packets,
+				})
+				o := w.stress(t, r, func(round int) {
+					for n := range frontends {
+						w.flip(n)
+					}
+					w.bearAndBury(round)
+				})
+				if o != (outcomes{Forward: o.Forward}) || o.Forward == 0 {
+					t.Errorf("outcomes = %+v, want every look-up forwarded", o)
+				}
+			})
+		}
 	}
 }
 
@@ -284,7 +317,7 @@ func TestForeignSetsAreSeenWithoutChecksAndWaiting(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newStressWriter(t, manySlots)
-			r := newStressReader(t, w.current.maps, stressSettings{c.program, frontends, frontends, heldLong, [12]byte{}})
+			r := newStressReader(t, w.current.maps, stressSettings{program: c.program, frontends: frontends, rivals: frontends, pause: heldLong})
 			change := w.contest(frontends, frontends, w.overwrite)
 			if c.waits {
 				change = w.contest(frontends, 8, w.insertEach)

@@ -49,6 +49,9 @@ volatile const __be32 network[3] = { 0, 0, MAPPED };
  * n + rivals instead. */
 volatile const __u32 rivals = 0;
 
+/* Whether who looks up is a packet, whose hash asks the Maglev table. */
+volatile const __u8 packets = 0;
+
 enum outcome {
 	OUTCOME_FORWARD,
 	OUTCOME_MISSING,  /* taken for no Service address */
@@ -79,6 +82,8 @@ static __always_inline __u32 dial(struct selection *s)
 {
 	__u32 n = (__u32)((__u64)bpf_get_prandom_u32() * frontends >> 32);
 
+	s->wire = packets;
+	s->hash = bpf_get_prandom_u32();
 	s->target.address[0] = network[0];
 	s->target.address[1] = network[1];
 	s->target.address[2] = network[2];
@@ -105,6 +110,19 @@ static __always_inline bool belongs(const struct selection *s, __u32 slot)
 	       (bpf_ntohl(e.address[3]) & 0xffffff) == (bpf_ntohl(s->backend.address[3]) & 0xffffff);
 }
 
+/* Whether the extent has a Maglev table if and only if the word says so, and
+ * the table's last slot is of the same owner. */
+static __always_inline bool has_its_table(const struct selection *s, const struct backend *header)
+{
+	__u32 last = WORD_BASE(s->word) + header->header.length - 1;
+	struct backend *b;
+
+	if (!(WORD_FLAGS(s->word) & SET_MAGLEV))
+		return header->port == 0;
+	b = bpf_map_lookup_elem(&fairlead_backends, &last);
+	return header->port != 0 && b && b->kind == SLOT_MAGLEV && b->owner == s->owner;
+}
+
 /* The word that was read names an extent that nobody may reuse while this
  * program runs: header, first and last slot are all of one publication. */
 static __always_inline bool is_mixed(const struct selection *s)
@@ -116,7 +134,8 @@ static __always_inline bool is_mixed(const struct selection *s)
 	    header->header.selectable != n || header->header.total < n ||
 	    (header->header.generation & 0xffff) != bpf_ntohs(s->backend.port))
 		return true;
-	return !belongs(s, base + 1) || !belongs(s, base + header->header.total);
+	return !belongs(s, base + 1) || !belongs(s, base + header->header.total) ||
+	       !has_its_table(s, header);
 }
 
 SEC("tc")
@@ -138,6 +157,25 @@ int stress_reader(struct __sk_buff *skb)
 	if (is_mixed(&s))
 		return record(OUTCOME_MIXED);
 	return record(OUTCOME_FORWARD);
+}
+
+#define ETH_HLEN 14
+
+/* The low 24 bits of the backend that the first frontend has for the hash that
+ * stands behind the Ethernet header; NO_BACKEND if it has none. */
+#define NO_BACKEND 0xffffffff
+
+SEC("tc")
+int stress_chooser(struct __sk_buff *skb)
+{
+	struct selection s = {};
+
+	dial(&s);
+	if (bpf_skb_load_bytes(skb, ETH_HLEN, &s.hash, sizeof(s.hash)))
+		return NO_BACKEND;
+	if (select_backend(&s, NULL) != VERDICT_FORWARD)
+		return NO_BACKEND;
+	return bpf_ntohl(s.backend.address[3]) & 0xffffff;
 }
 
 /* What a proxy would do that trusts every element it is handed: no key, no
