@@ -38,7 +38,7 @@ var hooks = [HookCount]hook{
 	{"getpeername6", "fairlead_getpeername6", ebpf.AttachCgroupInet6GetPeername},
 }
 
-// HookCount is how many programs the socket path has.
+// HookCount is how many programs the socket path has at all times.
 const HookCount = 8
 
 // HasPacketPath says whether this datapath serves traffic on the wire.
@@ -50,6 +50,9 @@ const HasPacketPath = false
 //
 // If new maps were filled beside pinned ones, this is where they take over.
 func (d *Datapath) Attach() error {
+	if err := d.addServiceCIDRs(); err != nil {
+		return err
+	}
 	if d.cfg.SocketMode == SocketOff {
 		if err := d.makeCurrent(); err != nil {
 			return err
@@ -58,7 +61,7 @@ func (d *Datapath) Attach() error {
 			return err
 		}
 		d.beginDevices()
-		return d.dropReplaced()
+		return d.takeOver()
 	}
 	programs, err := d.loadPrograms()
 	if err != nil {
@@ -68,10 +71,22 @@ func (d *Datapath) Attach() error {
 	if err := d.makeCurrent(); err != nil {
 		return err
 	}
+	if err := d.attachedSourceCheck(); err != nil {
+		return err
+	}
 	if err := d.attachHooks(programs); err != nil {
 		return err
 	}
 	d.beginDevices()
+	return d.takeOver()
+}
+
+// takeOver ends a start. Backends may have left while no agent ran.
+func (d *Datapath) takeOver() error {
+	d.backendsLeft()
+	if err := d.dropServiceCIDRs(); err != nil {
+		return err
+	}
 	return d.dropReplaced()
 }
 
@@ -92,31 +107,33 @@ func (d *Datapath) Lost(k model.FrontendKey) bool {
 }
 
 func (d *Datapath) attachHooks(programs *ebpf.Collection) error {
-	folder := filepath.Join(d.cfg.PinPath, linksFolder)
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return fmt.Errorf("create the folder of pinned links: %w", err)
+	folder, err := d.makeLinksFolder()
+	if err != nil {
+		return err
 	}
 	attached := map[string]ebpf.ProgramID{}
 	for _, h := range hooks {
-		program := programs.Programs[h.program]
-		if err := d.attachHook(folder, h, program); err != nil {
-			return fmt.Errorf("attach %s to %s: %w", h.program, d.cfg.Cgroup, err)
+		if attached[h.name], err = d.attachHook(folder, h, programs.Programs[h.program]); err != nil {
+			return err
 		}
-		info, err := program.Info()
-		if err != nil {
-			return fmt.Errorf("ask for the id of %s: %w", h.program, err)
-		}
-		attached[h.name], _ = info.ID()
 	}
 	d.attached = attached
-	return sweepLinks(folder)
+	return d.sweepLinks(folder)
+}
+
+func (d *Datapath) makeLinksFolder() (string, error) {
+	folder := filepath.Join(d.cfg.PinPath, linksFolder)
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return "", fmt.Errorf("create the folder of pinned links: %w", err)
+	}
+	return folder, nil
 }
 
 // sweepLinks removes the links that an agent left which died in the midst of
 // attaching: everything that is not on a hook by its name, nor on a device.
-func sweepLinks(folder string) error {
+func (d *Datapath) sweepLinks(folder string) error {
 	return removeHookLinksBut(folder, func(name string) bool {
-		return slices.ContainsFunc(hooks[:], func(h hook) bool { return h.name == name })
+		return name == sourceHook.name && d.sourceCheck.Load() != 0 || slices.ContainsFunc(hooks[:], func(h hook) bool { return h.name == name })
 	})
 }
 
@@ -149,7 +166,7 @@ func (d *Datapath) compareHooks() (repaired int, err error) {
 	}
 	var missing []string
 	for _, h := range hooks {
-		if !d.inForce(h) {
+		if id, on := d.onHook(h); !on || id != d.attached[h.name] {
 			missing = append(missing, h.name)
 		}
 	}
@@ -168,27 +185,28 @@ func (d *Datapath) compareHooks() (repaired int, err error) {
 	return len(missing), nil
 }
 
-func (d *Datapath) inForce(h hook) bool {
-	pinned, err := link.LoadPinnedLink(filepath.Join(d.cfg.PinPath, linksFolder, h.name), nil)
+func (d *Datapath) loadPrograms() (*ebpf.Collection, error) {
+	programs, err := d.load(loadSock)
 	if err != nil {
-		return false
+		return nil, fmt.Errorf("load the programs of the socket path: %w", err)
 	}
-	defer pinned.Close()
-	on, err := isOn(pinned, h, d.cfg.Cgroup)
-	if err != nil || !on {
-		return false
-	}
-	info, err := pinned.Info()
-	return err == nil && info.Program == d.attached[h.name]
+	return programs, nil
 }
 
-func (d *Datapath) loadPrograms() (*ebpf.Collection, error) {
-	spec := d.spec.Copy()
+// load loads the programs of an object for the current maps, with the settings
+// of the socket path.
+func (d *Datapath) load(read func() (*ebpf.CollectionSpec, error)) (*ebpf.Collection, error) {
+	spec, err := read()
+	if err != nil {
+		return nil, fmt.Errorf("read the embedded eBPF objects: %w", err)
+	}
 	settings := map[string]any{
-		"host_netns":      d.cfg.HostNetNS,
-		"host_only":       boolByte(d.cfg.SocketMode == SocketHost),
-		"have_set_retval": boolByte(haveSetRetval() == nil),
-		"have_mptcp":      boolByte(haveMPTCP() == nil),
+		"host_netns":         d.cfg.HostNetNS,
+		"host_only":          boolByte(d.cfg.SocketMode == SocketHost),
+		"have_set_retval":    boolByte(haveSetRetval() == nil),
+		"have_mptcp":         boolByte(haveMPTCP() == nil),
+		"have_source_check":  boolByte(d.checksSources),
+		"have_service_cidrs": boolByte(len(d.cfg.ServiceCIDRs) > 0),
 	}
 	for name, value := range settings {
 		if err := spec.Variables[name].Set(value); err != nil {
@@ -198,17 +216,13 @@ func (d *Datapath) loadPrograms() (*ebpf.Collection, error) {
 	replacements := map[string]*ebpf.Map{}
 	for name := range spec.Maps {
 		if m := d.current.maps[name]; m != nil {
+			spec.Maps[name] = d.spec.Maps[name].Copy()
 			replacements[name] = m
 		}
 	}
-	// The programs do not use the maps that are for people only.
-	delete(spec.Maps, mapNames)
-	delete(spec.Maps, mapMeta)
-	delete(replacements, mapNames)
-	delete(replacements, mapMeta)
 	programs, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: replacements})
 	if err != nil {
-		return nil, fmt.Errorf("load the programs of the socket path: %w", readable(err))
+		return nil, readable(err)
 	}
 	return programs, nil
 }
@@ -237,7 +251,20 @@ func haveMPTCP() error {
 	return features.HaveProgramHelper(ebpf.CGroupSockAddr, asm.FnSkcToMptcpSock)
 }
 
-func (d *Datapath) attachHook(folder string, h hook, program *ebpf.Program) error {
+// attachHook attaches a program, or gives its pinned link this one in place.
+func (d *Datapath) attachHook(folder string, h hook, program *ebpf.Program) (ebpf.ProgramID, error) {
+	if err := d.putOnHook(folder, h, program); err != nil {
+		return 0, fmt.Errorf("attach %s to %s: %w", h.program, d.cfg.Cgroup, err)
+	}
+	info, err := program.Info()
+	if err != nil {
+		return 0, fmt.Errorf("ask for the id of %s: %w", h.program, err)
+	}
+	id, _ := info.ID()
+	return id, nil
+}
+
+func (d *Datapath) putOnHook(folder string, h hook, program *ebpf.Program) error {
 	path := filepath.Join(folder, h.name)
 	pinned, err := link.LoadPinnedLink(path, nil)
 	if err != nil {
@@ -296,7 +323,7 @@ func isOn(l link.Link, h hook, cgroup string) (bool, error) {
 	return c != nil && c.CgroupId == st.Ino && uint32(c.AttachType) == uint32(h.attach), nil
 }
 
-// Attachments lists the programs on the cgroup's socket hooks, ours and those
+// Attachments lists the programs on the cgroup's hooks, ours and those
 // of others, in the order in which they run.
 func Attachments(cgroup, pinPath string) ([]api.Attachment, error) {
 	ours, err := ourPrograms(pinPath)
@@ -309,7 +336,7 @@ func Attachments(cgroup, pinPath string) ([]api.Attachment, error) {
 	}
 	defer folder.Close()
 	attachments := []api.Attachment{}
-	for _, h := range hooks {
+	for _, h := range append(hooks[:], sourceHook) {
 		result, err := link.QueryPrograms(link.QueryOptions{Target: int(folder.Fd()), Attach: h.attach})
 		if err != nil {
 			return nil, fmt.Errorf("list the %s programs of %s: %w", h.name, cgroup, err)
@@ -325,7 +352,7 @@ func Attachments(cgroup, pinPath string) ([]api.Attachment, error) {
 
 func ourPrograms(pinPath string) (map[ebpf.ProgramID]bool, error) {
 	ours := map[ebpf.ProgramID]bool{}
-	for _, h := range hooks {
+	for _, h := range append(hooks[:], sourceHook) {
 		l, err := link.LoadPinnedLink(filepath.Join(pinPath, linksFolder, h.name), nil)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
