@@ -148,8 +148,7 @@ func (c *controller) startControllers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = c.start("kube-scheduler", c.program("kube-scheduler"), "--kubeconfig="+admin, "--leader-elect=false",
-		"--authentication-kubeconfig="+admin, "--authorization-kubeconfig="+admin)
+	err = c.start("kube-scheduler", c.program("kube-scheduler"), "--kubeconfig="+admin, "--leader-elect=false")
 	if err != nil {
 		return err
 	}
