@@ -25,7 +25,9 @@ import (
 	"github.com/fairlead-io/fairlead/test/lab"
 )
 
-func TestMain(m *testing.M) { lab.Main(m, map[string]lab.Role{"connect": connectRole}) }
+func TestMain(m *testing.M) {
+	lab.Main(m, map[string]lab.Role{"connect": connectRole, "echo": echoRole, "ask": askRole, "burst": burstRole})
+}
 
 var (
 	backend = netip.MustParseAddrPort("10.0.1.7:8080")

@@ -10,6 +10,11 @@
 #define AF_INET	 2
 #define AF_INET6 10
 
+/* Stands in the control block of a packet that leaves past the stack: the
+ * program at egress has nothing to look up for it. Where it stands, the stack
+ * has the lengths of IP options, which are never that large. */
+#define TRANSLATED 0xfa1124d1
+
 /* Looks up the way to p->flow.target, for packets of this length. */
 static __always_inline long find_route(struct __sk_buff *skb, struct packet *p, __u16 length)
 {
@@ -43,6 +48,7 @@ static __always_inline int leave(struct __sk_buff *skb, struct packet *p, long f
 	struct bpf_redir_neigh next = { .nh_family = p->route.family };
 	__u8 macs[2 * ETH_ALEN];
 
+	skb->cb[1] = TRANSLATED;
 	if (found == BPF_FIB_LKUP_RET_NO_NEIGH) {
 		__builtin_memcpy(next.ipv6_nh, p->route.ipv6_dst, sizeof(next.ipv6_nh));
 		return bpf_redirect_neigh(p->route.ifindex, &next, sizeof(next), 0);

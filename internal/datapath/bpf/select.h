@@ -56,6 +56,7 @@ struct selection {
 	__u8 unchecked;	  /* of a socket: its packets will show the source */
 	__u8 pad[2];
 	__u32 hash;	  /* of a packet: chooses from a Maglev table */
+	__u32 known;	  /* of a packet: what is known of the target (ADDRESS_*) */
 	__u64 netns;	  /* of a socket */
 	__be32 source[4]; /* of a packet, or bound; all zero if not bound */
 };
@@ -125,8 +126,10 @@ static __always_inline __u32 known_of(const __be32 *address)
  * left alone (R24). */
 static __always_inline __u32 address_flags(const struct selection *s)
 {
+	if (s->wire)
+		return s->known;
 	if (is_loopback(s->target.address))
-		return !s->wire && s->netns == host_netns ? ADDRESS_NODEPORT : 0;
+		return s->netns == host_netns ? ADDRESS_NODEPORT : 0;
 	return known_of(s->target.address);
 }
 

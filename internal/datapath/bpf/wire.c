@@ -238,7 +238,7 @@ static __always_inline __u32 hash_of(const struct flow_key *k)
 	return h ^ h >> 16;
 }
 
-static __always_inline void set_selection(struct packet *p)
+static __always_inline void set_selection(struct packet *p, __u32 known)
 {
 	struct selection *s = &p->selection;
 
@@ -248,6 +248,7 @@ static __always_inline void set_selection(struct packet *p)
 	s->protocol = p->key.protocol;
 	s->wire = 1;
 	s->outside = !inside;
+	s->known = known;
 	__builtin_memcpy(s->source, p->key.source, sizeof(s->source));
 }
 
@@ -278,7 +279,7 @@ static __noinline int open_flow(struct __sk_buff *skb, struct packet *p, __u32 f
 	/* Nobody else may speak from the node's own addresses: the stack says so. */
 	if (!inside && (is_loopback(p->key.source) || known_of(p->key.source) & ADDRESS_NODE))
 		return NEXT;
-	set_selection(p);
+	set_selection(p, flags);
 	if (p->key.protocol == IPPROTO_TCP && (p->tcp_flags & (TCP_SYN | TCP_ACK)) != TCP_SYN)
 		return unknown_flow(skb, p, flags);
 	p->selection.hash = hash_of(&p->key);
@@ -349,6 +350,8 @@ static __always_inline int on_wire(struct __sk_buff *skb, __u8 at)
 	/* A device may show packets that are other machines'. Those of a pod on
 	 * a bridge are for the bridge. */
 	if (!p || (at == AT_INGRESS && !inside && skb->pkt_type != PACKET_HOST))
+		return NEXT;
+	if (at == AT_EGRESS && skb->cb[1] == TRANSLATED)
 		return NEXT;
 	switch (parse(skb, p)) {
 	case PARSED_PORTS:
