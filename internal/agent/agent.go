@@ -78,6 +78,7 @@ func Run(ctx context.Context, cfg Config, log *slog.Logger) error {
 		func(ctx context.Context) error { a.reconciler.Run(ctx); return nil },
 		a.node.run, a.node.watch,
 		func(ctx context.Context) error { return a.datapath.ReadRefusals(ctx, a.refused) },
+		a.datapath.ReleaseSockets,
 		func(ctx context.Context) error { return a.source.Run(ctx, handler{a.writer, a}) },
 	))
 }

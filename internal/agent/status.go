@@ -114,6 +114,8 @@ func (a *Agent) addKernel(s *api.Status) (err error) {
 	if s.EventsLost, err = a.datapath.EventsLost(); err != nil {
 		return err
 	}
+	releases := a.datapath.Releases()
+	s.SocketsReleased, s.SocketsStranded = releases.Sockets, releases.Stranded
 	s.Refusals = []api.RefusalCount{}
 	reader, err := datapath.OpenReader(a.cfg.PinPath)
 	if err != nil {
@@ -141,6 +143,9 @@ func judge(s *api.Status, troubles []string) {
 	}
 	for _, trouble := range troubles {
 		bad("%s", trouble)
+	}
+	if s.SocketsStranded > 0 {
+		bad("%d connected UDP sockets keep a backend that is gone, in network namespaces of which no process is seen here: run the agent in the node's PID namespace (hostPID) with CAP_SYS_PTRACE", s.SocketsStranded)
 	}
 	for _, f := range s.Features {
 		if !f.Present {

@@ -363,4 +363,9 @@ type Status struct {
 	Maps        []MapUse       `json:"maps"`
 	Refusals    []RefusalCount `json:"refusals"`
 	EventsLost  uint64         `json:"eventsLost"` // refusals that monitor could not be told
+
+	// Connected UDP sockets whose backend is gone (R35): destroyed since the
+	// start, and those of now in namespaces that the agent cannot enter.
+	SocketsReleased uint64 `json:"socketsReleased"`
+	SocketsStranded uint64 `json:"socketsStranded"`
 }

@@ -97,7 +97,7 @@ func statusFacts(s api.Status) *table {
 	t.add("Source:", s.Source)
 	t.add("Tables:", fmt.Sprintf("%d Services, %d frontends, %d pending, %d errors", s.Services, s.Frontends, s.Pending, s.Errors))
 	t.add("Kernel:", fmt.Sprintf("%s, written %s, compared %s, %d entries repaired", s.PinPath, ago(s.LastWrite), ago(s.LastCompared), s.Repaired))
-	t.add("Socket path:", fmt.Sprintf("%s, on %s", s.SocketPath, s.Cgroup))
+	t.add("Socket path:", fmt.Sprintf("%s, on %s, %d UDP sockets released", s.SocketPath, s.Cgroup, s.SocketsReleased))
 	t.add("Packet path:", s.PacketPath)
 	t.add("Health:", healthText(s.Healthz))
 	t.add("Metrics:", whereText(s.MetricsAddress))

@@ -5,6 +5,7 @@ package datapath
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/cilium/ebpf"
@@ -31,6 +32,9 @@ type adopted struct {
 	lost   []SetID // in use, but without a readable name or a second of its name
 	owners map[ownerKey]uint32
 	served map[SetID]struct{} // those that a frontend points to
+	// former are the ids that sets have in the maps that are being replaced.
+	// Sockets remember their set by its id, so each is kept for its name.
+	former map[model.SetKey]SetID
 }
 
 func newAdopted() adopted {
@@ -77,9 +81,13 @@ func (a *adopted) add(id SetID, owner uint32, n *name) {
 }
 
 func (d *Datapath) freeAllSets() {
+	kept := make(map[SetID]bool, len(d.known.former))
+	for _, id := range d.known.former {
+		kept[id] = true
+	}
 	d.freeSets = make([]SetID, 0, len(d.shadows))
 	for id := len(d.shadows) - 1; id >= 0; id-- {
-		if d.shadows[id].owner == 0 {
+		if d.shadows[id].owner == 0 && !kept[SetID(id)] {
 			d.freeSets = append(d.freeSets, SetID(id))
 		}
 	}
@@ -97,9 +105,35 @@ func (d *Datapath) adoptOwners(previous *generation) {
 				d.noteOwner(owner)
 			}
 		}
+		maps.DeleteFunc(d.known.sets, func(_ model.SetKey, id SetID) bool { return int(id) >= len(d.shadows) })
+		d.known.former = d.known.sets
 		d.known.sets, d.known.lost = map[model.SetKey]SetID{}, nil
 	}
 	d.freeAllSets()
+}
+
+// takeFreeSet takes the id that the set had in the maps that are replaced, or
+// any. The lock is held.
+func (d *Datapath) takeFreeSet(k model.SetKey) (SetID, bool) {
+	if id, ok := d.known.former[k]; ok {
+		delete(d.known.former, k)
+		return id, true
+	}
+	if len(d.freeSets) == 0 {
+		return 0, false
+	}
+	id := d.freeSets[len(d.freeSets)-1]
+	d.freeSets = d.freeSets[:len(d.freeSets)-1]
+	return id, true
+}
+
+// freeFormerSets gives the ids away that nobody has asked for.
+func (d *Datapath) freeFormerSets() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.freeSets = slices.AppendSeq(d.freeSets, maps.Values(d.known.former))
+	d.known.former = nil
+	signal(d.reclaimed)
 }
 
 func (d *Datapath) noteOwner(owner uint32) {
@@ -117,7 +151,8 @@ func (d *Datapath) adoptSets() error {
 		if entry.Owner == 0 {
 			continue
 		}
-		d.shadows[id] = shadow{owner: entry.Owner, role: model.Role(d.current.names[id].Role)}
+		_, flags, _ := unpackWord(entry.Word)
+		d.shadows[id] = shadow{owner: entry.Owner, role: model.Role(d.current.names[id].Role), ranged: flags&flagRanges != 0}
 		d.owners[entry.Owner]++
 		d.noteOwner(entry.Owner)
 		d.known.add(SetID(id), entry.Owner, &d.current.names[id])

@@ -4,9 +4,11 @@ package datapath
 
 import (
 	"errors"
+	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/features"
 	"golang.org/x/sys/unix"
 
@@ -30,6 +32,7 @@ func Features() []api.Feature {
 		{"choosing the error of a refusal", haveSetRetval(), "a refused connect() says EPERM instead of ECONNREFUSED or EHOSTUNREACH"},
 		{"finding the socket above an MPTCP subflow", haveMPTCP(), "getpeername() on an MPTCP socket shows the backend"},
 		{"programs on the packets of sockets", haveSourceCheck(), "a pod's socket that is not bound to an address is refused where loadBalancerSourceRanges apply"},
+		{"destroying sockets from programs", haveSocketDestroy(), "a connected UDP socket keeps a backend that is gone until its process closes it"},
 		{"batched map writes", haveBatch(), "the agent cannot write the frontends map"},
 	}
 	result := make([]api.Feature, 0, len(probes))
@@ -47,6 +50,17 @@ func haveNetNSCookieOption() error {
 	_, err := NetNSCookie()
 	return err
 }
+
+// haveSocketDestroy asks for the kernel function that bpf/release.c calls,
+// once: the kernel's own list of its functions is long.
+var haveSocketDestroy = sync.OnceValue(func() error {
+	kernel, err := btf.LoadKernelSpec()
+	if err != nil {
+		return err
+	}
+	var destroy *btf.Func
+	return kernel.TypeByName("bpf_sock_destroy", &destroy)
+})
 
 func haveBatch() error {
 	m, err := ebpf.NewMap(&ebpf.MapSpec{Name: "fairlead_probe", Type: ebpf.Hash, KeySize: 4, ValueSize: 4, MaxEntries: 1})

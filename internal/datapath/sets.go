@@ -38,12 +38,11 @@ func (d *Datapath) CreateSet(k model.SetKey, owner uint32) (SetID, error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if len(d.freeSets) == 0 {
+	id, ok := d.takeFreeSet(k)
+	if !ok {
 		signal(d.short)
 		return 0, fmt.Errorf("%w for backend set %s: all %d sets are in use (--max-sets)", ErrNoRoom, k, len(d.shadows))
 	}
-	id := d.freeSets[len(d.freeSets)-1]
-	d.freeSets = d.freeSets[:len(d.freeSets)-1]
 	d.shadows[id] = shadow{owner: owner, role: k.Role}
 	d.owners[owner]++
 	d.current.names[id] = n
@@ -87,6 +86,11 @@ func (d *Datapath) Publish(id SetID, s *model.Set) (changed bool, err error) {
 	}
 	rangesErr := d.addRanges(owner, s.SourceRanges)
 	flags := flagsOf(s)
+	if flags&flagRanges != 0 {
+		if err := d.ensureSourceCheck(); err != nil {
+			return changed, fmt.Errorf("publish backend set %s: %w", s.Key, err)
+		}
+	}
 	if !d.holds(id, s, table, flags) {
 		if err := d.store(id, s, table, flags); err != nil {
 			return changed, err
@@ -159,7 +163,7 @@ func (d *Datapath) store(id SetID, s *model.Set, table []uint16, flags uint8) er
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	old := d.shadows[id]
-	next := shadow{owner: old.owner, role: old.role}
+	next := shadow{owner: old.owner, role: old.role, ranged: flags&flagRanges != 0}
 	entry := &d.current.sets[id]
 	generation := atomic.LoadUint32(&entry.Generation) + 1
 	if total := uint32(len(s.Backends) + len(s.Draining)); total > 0 {
@@ -182,6 +186,9 @@ func (d *Datapath) store(id SetID, s *model.Set, table []uint16, flags uint8) er
 	d.stores.Add(1)
 	d.shadows[id] = next
 	d.retire(old)
+	if s.Key.Protocol == model.UDP && old.length > 0 {
+		d.backendsLeft()
+	}
 	return nil
 }
 
@@ -219,6 +226,9 @@ func (d *Datapath) ReleaseSet(id SetID) error {
 	entry := &d.current.sets[id]
 	atomic.StoreUint32(&entry.Owner, 0)
 	atomic.StoreUint64(&entry.Word, 0)
+	if d.current.names[id].Protocol == uint8(model.UDP) {
+		d.backendsLeft()
+	}
 	d.current.names[id] = name{}
 	d.retire(sh)
 	d.retired.sets = append(d.retired.sets, id)

@@ -21,7 +21,9 @@ import (
 	"github.com/fairlead-io/fairlead/test/lab"
 )
 
-func TestMain(m *testing.M) { lab.Main(m, map[string]lab.Role{"sockets": socketsRole}) }
+func TestMain(m *testing.M) {
+	lab.Main(m, map[string]lab.Role{"sockets": socketsRole, "pinned": pinnedRole})
+}
 
 // The addresses of the backends that a stage can have, all on its loopback.
 var stageBackends = []string{"10.0.0.1:8080", "10.0.0.2:8080", "10.0.0.3:8080", "10.0.0.4:8080"}

@@ -133,10 +133,11 @@ int fairlead_find(struct bpf_iter__bpf_sk_storage_map *ctx)
 	struct peer *known = ctx->value, p;
 	__u32 netns;
 
-	if (!sk || !known || sk->sk_protocol != IPPROTO_UDP)
+	if (!sk || !known)
 		return 0;
 	p = *known;
-	if (!is_connected_to(sk, &p.backend) || !is_gone(&p))
+	/* In this order, few sockets are looked at themselves. */
+	if (!is_gone(&p) || !is_connected_to(sk, &p.backend))
 		return 0;
 	netns = BPF_CORE_READ(sk, __sk_common.skc_net.net, ns.inum);
 	bpf_seq_write(ctx->meta->seq, &netns, sizeof(netns));

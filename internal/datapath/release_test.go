@@ -1,0 +1,469 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead-io/fairlead/internal/model"
+	"github.com/fairlead-io/fairlead/test/lab"
+)
+
+// peer is struct peer of bpf/maps.h.
+type peer struct {
+	Frontend endpoint
+	Backend  endpoint
+	Word     uint64
+	Owner    uint32
+	Set      uint32
+	_        [4]uint32 // unchecked, pid, netns
+}
+
+// udp is the key of a Service's UDP port.
+func udp(name string) model.SetKey {
+	k := service(name)
+	k.Protocol = model.UDP
+	return k
+}
+
+// pinned is a namespace with sockets of which the kernel remembers what the
+// socket path would have noted.
+type pinned struct {
+	*rig
+	ns       *lab.NetNS
+	releaser *releaser
+}
+
+// The backends of these tests, and where sockets are bound to talk to them.
+var (
+	pinnedBackends = []string{"10.0.0.1:8080", "10.0.0.2:8080", "10.0.0.3:8080"}
+	pinnedVIP      = "10.96.0.1:53"
+)
+
+func newPinned(t testing.TB, sizes Sizes) *pinned {
+	t.Helper()
+	p := &pinned{rig: newRig(t, sizes), ns: lab.NewNetNS(t, "pinned")}
+	for _, b := range pinnedBackends {
+		p.ns.Addr(t, "lo", netip.MustParseAddrPort(b).Addr().String()+"/32")
+	}
+	p.ns.Addr(t, "lo", "fd00::1/128")
+	p.attach()
+	p.takeSockets()
+	return p
+}
+
+// takeSockets makes a releaser for the maps in force.
+func (p *pinned) takeSockets() {
+	p.t.Helper()
+	r, err := newReleaser(p.current)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(r.close)
+	p.releaser = r
+}
+
+// inhabit puts a process into the namespace.
+func (p *pinned) inhabit() {
+	p.t.Helper()
+	lab.Place{NetNS: p.ns}.StartRole(p.t, "sockets")
+}
+
+// serve publishes a set.
+func (p *pinned) serve(k model.SetKey, backends ...string) SetID {
+	p.t.Helper()
+	id := p.create(k)
+	p.publish(id, forward(k, backends...))
+	return id
+}
+
+// socket makes a socket, connects it unless to is empty, and notes that the
+// socket path gave it a backend of the set.
+func (p *pinned) socket(family, kind int, to string, id SetID, backend string) (fd int) {
+	p.t.Helper()
+	p.ns.Do(func() { fd = connected(p.t, family, kind, to) })
+	p.t.Cleanup(func() { unix.Close(fd) })
+	p.note(fd, id, backend)
+	return fd
+}
+
+func (p *pinned) note(fd int, id SetID, backend string) {
+	p.t.Helper()
+	if err := p.current.maps[mapPeers].Put(uint32(fd), p.remembered(id, backend)); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// remembered is what the socket path notes of a socket.
+func (p *pinned) remembered(id SetID, backend string) peer {
+	return peer{
+		Frontend: endpointOf(pinnedVIP), Backend: endpointOf(backend),
+		Word: p.current.sets[id].Word, Owner: p.shadows[id].owner, Set: uint32(id),
+	}
+}
+
+func connected(t testing.TB, family, kind int, to string) int {
+	t.Helper()
+	fd, err := unix.Socket(family, kind|unix.SOCK_CLOEXEC, 0)
+	if err == nil && to != "" {
+		at := netip.MustParseAddrPort(to)
+		var sa unix.Sockaddr = &unix.SockaddrInet6{Addr: at.Addr().As16(), Port: int(at.Port())}
+		if family == unix.AF_INET {
+			sa = &unix.SockaddrInet4{Addr: at.Addr().As4(), Port: int(at.Port())}
+		}
+		err = unix.Connect(fd, sa)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fd
+}
+
+func endpointOf(text string) endpoint {
+	ap := netip.MustParseAddrPort(text)
+	return endpoint{Address: addressOf(ap.Addr()), Port: portOf(ap.Port())}
+}
+
+// pass makes one pass, and returns the backends of the sockets it released.
+func (p *pinned) pass() (released []string, stranded int) {
+	p.t.Helper()
+	result, err := p.releaser.pass()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, s := range result.released {
+		released = append(released, s.Backend.addrPort().String())
+	}
+	slices.Sort(released)
+	return released, result.stranded
+}
+
+// fault is what the kernel has to say to the socket's process.
+func fault(t testing.TB, fd int) unix.Errno {
+	t.Helper()
+	code, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return unix.Errno(code)
+}
+
+func TestReleaseOfSockets(t *testing.T) {
+	gone, stays := pinnedBackends[0], pinnedBackends[1]
+	udp4 := func(to string) func(*pinned, SetID) int {
+		return func(p *pinned, id SetID) int { return p.socket(unix.AF_INET, unix.SOCK_DGRAM, to, id, gone) }
+	}
+	leave := func(p *pinned, id SetID) { p.publish(id, forward(udp("dns"), stays)) }
+	for _, c := range []struct {
+		name    string
+		socket  func(*pinned, SetID) int
+		change  func(*pinned, SetID)
+		release bool
+	}{
+		{"one whose backend has left is released (R35)", udp4(gone), leave, true},
+		{"one over IPv6 to a mapped address is released, too (R35)", func(p *pinned, id SetID) int {
+			return p.socket(unix.AF_INET6, unix.SOCK_DGRAM, "[::ffff:10.0.0.1]:8080", id, gone)
+		}, leave, true},
+		{"one over IPv6 is released (R35)", func(p *pinned, id SetID) int {
+			p.publish(id, forward(udp("dns"), gone, stays, "[fd00::1]:8080"))
+			return p.socket(unix.AF_INET6, unix.SOCK_DGRAM, "[fd00::1]:8080", id, "[fd00::1]:8080")
+		}, leave, true},
+		{"one whose Service has no backend any more is released (R35)", udp4(gone),
+			func(p *pinned, id SetID) { p.publish(id, forward(udp("dns"))) }, true},
+		{"one whose Service is gone is released (R35)", udp4(gone), func(p *pinned, id SetID) { p.rig.release(id) }, true},
+		{"one whose set belongs to another Service by now is released (R35)", udp4(gone), func(p *pinned, id SetID) {
+			p.rig.release(id)
+			p.reclaimAll(uint64(smallSizes().Backends-1), int(smallSizes().Sets))
+			if other := p.serve(udp("other"), gone, stays); other != id {
+				p.t.Fatalf("the other Service has set %d, want %d", other, id)
+			}
+		}, true},
+		{"one whose backend has left is released even if the set's word is what it was (R35)", udp4(gone), func(p *pinned, id SetID) {
+			before := p.current.sets[id].Word
+			leave(p, id)
+			p.reclaimAll(uint64(smallSizes().Backends-1-2), int(smallSizes().Sets-1))
+			p.publish(id, forward(udp("dns"), pinnedBackends[1:]...))
+			if now := p.current.sets[id].Word; now != before {
+				p.t.Fatalf("the word is %#x, want %#x again", now, before)
+			}
+		}, true},
+		{"one whose backend is draining goes on (R9)", udp4(gone), func(p *pinned, id SetID) {
+			s := forward(udp("dns"), stays)
+			s.Draining = backendsOf(gone)
+			p.publish(id, s)
+		}, false},
+		{"one whose backend stays goes on, whatever else changes", udp4(gone),
+			func(p *pinned, id SetID) { p.publish(id, forward(udp("dns"), gone, pinnedBackends[2])) }, false},
+		{"one that is not connected chooses anew by itself", udp4(""), leave, false},
+		{"one that is connected to another address only sent there once", udp4(pinnedBackends[2]), leave, false},
+		{"one that is connected to another port only sent there once", udp4("10.0.0.1:8081"), leave, false},
+		{"a TCP socket goes on (R9)", func(p *pinned, id SetID) int {
+			var fd int
+			p.ns.Do(func() { fd = connectedStream(p.t, gone) })
+			p.note(fd, id, gone)
+			return fd
+		}, leave, false},
+		{"one of a set that no map holds is left alone", func(p *pinned, id SetID) int {
+			fd := p.socket(unix.AF_INET, unix.SOCK_DGRAM, gone, id, gone)
+			known := p.remembered(id, gone)
+			known.Set = smallSizes().Sets
+			if err := p.current.maps[mapPeers].Put(uint32(fd), known); err != nil {
+				p.t.Fatal(err)
+			}
+			return fd
+		}, leave, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := newPinned(t, smallSizes())
+			p.inhabit()
+			id := p.serve(udp("dns"), gone, stays)
+			if fd := c.socket(p, id); fault(t, fd) != 0 {
+				t.Fatal("the socket is broken before it begins")
+			} else if released, stranded := p.pass(); len(released)+stranded != 0 {
+				t.Fatalf("released %v, stranded %d, before anything changed", released, stranded)
+			} else {
+				c.change(p, id)
+				released, stranded := p.pass()
+				want := unix.Errno(0)
+				if c.release {
+					want = unix.ECONNABORTED
+				}
+				if (len(released) == 1) != c.release || stranded != 0 {
+					t.Errorf("released %v, stranded %d", released, stranded)
+				}
+				if got := fault(t, fd); got != want {
+					t.Errorf("the socket's error is %v, want %v", got, want)
+				}
+			}
+			if released, stranded := p.pass(); len(released)+stranded != 0 {
+				t.Errorf("released again %v, stranded %d", released, stranded)
+			}
+		})
+	}
+}
+
+// connectedStream connects to a listener of its own.
+func connectedStream(t testing.TB, at string) int {
+	t.Helper()
+	listener, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(listener) })
+	if err := unix.Bind(listener, sockaddr(at)); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Listen(listener, 1); err != nil {
+		t.Fatal(err)
+	}
+	fd := connected(t, unix.AF_INET, unix.SOCK_STREAM, at)
+	t.Cleanup(func() { unix.Close(fd) })
+	return fd
+}
+
+func TestOnlySocketsOfTheBackendThatLeftAreReleased(t *testing.T) {
+	p := newPinned(t, smallSizes())
+	p.inhabit()
+	dns, ntp := p.serve(udp("dns"), pinnedBackends...), p.serve(udp("ntp"), pinnedBackends...)
+	sockets := map[string]int{}
+	for _, b := range pinnedBackends {
+		sockets["dns at "+b] = p.socket(unix.AF_INET, unix.SOCK_DGRAM, b, dns, b)
+		sockets["ntp at "+b] = p.socket(unix.AF_INET, unix.SOCK_DGRAM, b, ntp, b)
+		p.ns.Do(func() { sockets["directly at "+b] = connected(t, unix.AF_INET, unix.SOCK_DGRAM, b) })
+	}
+	p.publish(dns, forward(udp("dns"), pinnedBackends[1:]...))
+
+	if released, stranded := p.pass(); !slices.Equal(released, pinnedBackends[:1]) || stranded != 0 {
+		t.Errorf("released %v, stranded %d", released, stranded)
+	}
+	for name, fd := range sockets {
+		want := unix.Errno(0)
+		if name == "dns at "+pinnedBackends[0] {
+			want = unix.ECONNABORTED
+		}
+		if got := fault(t, fd); got != want {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+}
+
+func TestSocketsInANamespaceWithoutAProcessAreCounted(t *testing.T) {
+	p := newPinned(t, smallSizes())
+	dns := p.serve(udp("dns"), pinnedBackends[0])
+	fd := p.socket(unix.AF_INET, unix.SOCK_DGRAM, pinnedBackends[0], dns, pinnedBackends[0])
+	p.publish(dns, forward(udp("dns"), pinnedBackends[1]))
+	if released, stranded := p.pass(); len(released) != 0 || stranded != 1 || fault(t, fd) != 0 {
+		t.Errorf("released %v, stranded %d, want one stranded", released, stranded)
+	}
+	p.inhabit()
+	if released, stranded := p.pass(); len(released) != 1 || stranded != 0 || fault(t, fd) != unix.ECONNABORTED {
+		t.Errorf("released %v, stranded %d, once there is a process", released, stranded)
+	}
+}
+
+// Sets have their ids for life, but maps of another size are filled anew.
+func TestSocketsOutliveMapsOfAnotherSize(t *testing.T) {
+	larger, smaller := smallSizes(), smallSizes()
+	larger.Sets, smaller.Sets = 128, 2
+	for name, sizes := range map[string]Sizes{"larger": larger, "smaller": smaller} {
+		t.Run(name+" maps: only sockets whose backend is gone are released (R35)", func(t *testing.T) {
+			p := newPinned(t, smallSizes())
+			p.inhabit()
+			spare := p.serve(udp("spare"), pinnedBackends[2])
+			dns := p.serve(udp("dns"), pinnedBackends[:2]...)
+			web := p.serve(udp("web"), pinnedBackends[0])
+			p.rig.release(spare)
+			sockets := map[string]int{
+				"dns, stays":  p.socket(unix.AF_INET, unix.SOCK_DGRAM, pinnedBackends[1], dns, pinnedBackends[1]),
+				"dns, leaves": p.socket(unix.AF_INET, unix.SOCK_DGRAM, pinnedBackends[0], dns, pinnedBackends[0]),
+				"web":         p.socket(unix.AF_INET, unix.SOCK_DGRAM, pinnedBackends[0], web, pinnedBackends[0]),
+			}
+			p.cfg.Sizes = sizes
+			p.reopen()
+			p.serve(udp("web"), pinnedBackends[0])
+			p.serve(udp("dns"), pinnedBackends[1])
+			p.prune()
+			if due(p.Datapath) {
+				t.Error("a pass is due over maps that are not in force")
+			}
+			p.attach()
+			if !due(p.Datapath) {
+				t.Error("no pass is due although the maps came in force")
+			}
+			p.takeSockets()
+			if released, stranded := p.pass(); !slices.Equal(released, pinnedBackends[:1]) || stranded != 0 {
+				t.Errorf("released %v, stranded %d", released, stranded)
+			}
+			faults := map[string]unix.Errno{}
+			for name, fd := range sockets {
+				faults[name] = fault(t, fd)
+			}
+			if diff := cmp.Diff(map[string]unix.Errno{"dns, stays": 0, "dns, leaves": unix.ECONNABORTED, "web": 0}, faults); diff != "" {
+				t.Errorf("errors of the sockets (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// due says whether a pass is, and takes the note.
+func due(d *Datapath) bool {
+	select {
+	case <-d.releases.due:
+		return true
+	default:
+		return false
+	}
+}
+
+func TestWhatMakesAPassDue(t *testing.T) {
+	r := newRig(t, smallSizes())
+	r.attach()
+	if !due(r.Datapath) {
+		t.Error("none is due after a start, although backends may have left before it")
+	}
+	dns, web := r.create(udp("dns")), r.create(service("web"))
+	both := func(backends ...string) func() {
+		return func() {
+			r.publish(dns, forward(udp("dns"), backends...))
+			r.publish(web, forward(service("web"), backends...))
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		change func()
+		want   bool
+	}{
+		{"the first backends", both(pinnedBackends...), false},
+		{"nothing new", both(pinnedBackends...), false},
+		{"a TCP backend that leaves", func() { r.publish(web, forward(service("web"))) }, false},
+		{"a TCP Service that goes", func() { r.release(web) }, false},
+		{"a UDP backend that leaves", func() { r.publish(dns, forward(udp("dns"), pinnedBackends[0])) }, true},
+		{"a UDP Service that goes", func() { r.release(dns) }, true},
+	} {
+		c.change()
+		if got := due(r.Datapath); got != c.want {
+			t.Errorf("%s: a pass is due: %v, want %v", c.name, got, c.want)
+		}
+	}
+}
+
+// A pass over the sockets of a busy node, of which none is to be released.
+// Budget: 50 ms for 100 000 of them.
+func BenchmarkReleasePass(b *testing.B) {
+	const each = 10_000 // a process may have twice as many files on most machines
+	for _, n := range []int{each, 10 * each} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			p := newPinned(b, smallSizes())
+			id := p.serve(udp("dns"), pinnedBackends...)
+			known := hex.EncodeToString(encode(b, p.remembered(id, pinnedBackends[0])))
+			peers := filepath.Join(p.cfg.PinPath, p.currentName(), mapPeers)
+			for i := range n / each {
+				process := lab.Place{NetNS: p.ns}.StartRole(b, "pinned", peers, known, fmt.Sprintf("127.0.0.%d", 1+i), fmt.Sprint(each))
+				process.ReadLine()
+			}
+			for b.Loop() {
+				if released, stranded := p.pass(); len(released)+stranded != 0 {
+					b.Fatalf("released %v, stranded %d", released, stranded)
+				}
+			}
+		})
+	}
+}
+
+func encode(t testing.TB, p peer) []byte {
+	t.Helper()
+	b, err := binary.Append(nil, binary.NativeEndian, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// pinnedRole holds sockets that are connected to the first backend, each bound
+// to another port of an address. It notes for each what it is told to.
+func pinnedRole(args []string) error {
+	peers, err := ebpf.LoadPinnedMap(args[0], nil)
+	if err != nil {
+		return err
+	}
+	known, err := hex.DecodeString(args[1])
+	if err != nil {
+		return err
+	}
+	count, err := strconv.Atoi(args[3])
+	if err != nil {
+		return err
+	}
+	const firstPort = 20_000
+	for i := range count {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+		if err != nil {
+			return err
+		}
+		if err := unix.Bind(fd, sockaddr(fmt.Sprintf("%s:%d", args[2], firstPort+i))); err != nil {
+			return err
+		}
+		if err := unix.Connect(fd, sockaddr(pinnedBackends[0])); err != nil {
+			return err
+		}
+		if err := peers.Put(uint32(fd), known); err != nil {
+			return err
+		}
+	}
+	fmt.Println("ready")
+	_, err = io.Copy(io.Discard, os.Stdin)
+	return err
+}
