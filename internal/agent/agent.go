@@ -155,6 +155,7 @@ func (a *Agent) openDatapath(ctx context.Context) error {
 	cfg := datapath.Config{
 		PinPath: a.cfg.PinPath, Cgroup: a.cfg.Cgroup, SocketMode: a.cfg.SocketMode,
 		HostNetNS: cookie, Node: a.cfg.NodeName, Sizes: a.cfg.Sizes,
+		MaglevTableSize: a.cfg.MaglevTableSize,
 	}
 	for said := false; ; said = true {
 		a.datapath, err = datapath.Open(cfg, a.log)
@@ -193,6 +194,7 @@ func (a *Agent) options() model.Options {
 		ProxyName:              model.DefaultProxyName,
 		DisableExternalIPs:     a.cfg.DisableExternalIPs,
 		AllowNodeAddressClaims: a.cfg.AllowNodeAddressClaims,
+		Selection:              a.cfg.Selection,
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fairlead-io/fairlead/internal/datapath"
+	"github.com/fairlead-io/fairlead/internal/maglev"
 	"github.com/fairlead-io/fairlead/internal/model"
 )
 
@@ -34,6 +35,8 @@ type Config struct {
 	ClusterCIDRs           []netip.Prefix // for trace: whose addresses are pods of this node
 	DisableExternalIPs     bool
 	AllowNodeAddressClaims bool
+	Selection              model.Selection // of Services that say nothing of it
+	MaglevTableSize        maglev.Size
 
 	// ADDRESS:PORT; empty switches the server off.
 	HealthzBindAddress string

@@ -31,7 +31,7 @@ func (a *Agent) Explain(ctx context.Context, target string) (api.Explain, error)
 		return api.Explain{}, err
 	}
 	e := api.Explain{
-		SchemaVersion: api.SchemaVersion, Service: row.Name.String(), Reason: row.Ignored,
+		SchemaVersion: api.SchemaVersion, Service: row.Name.String(), Reason: row.Ignored, Selection: selectionOf(row),
 		Objects:     []api.ObjectRef{{Kind: reflector.KindService.String(), Name: row.Name.String(), ResourceVersion: row.Object.ResourceVersion}},
 		Frontends:   []api.ExplainedFrontend{},
 		Transitions: transitionsOf(row),
@@ -44,7 +44,7 @@ func (a *Agent) Explain(ctx context.Context, target string) (api.Explain, error)
 	for _, f := range rows {
 		explained := api.ExplainedFrontend{Frontend: f, Verdict: errNotFilled.Error()}
 		if err == nil {
-			explained.Kernel, explained.Verdict = drift.Entry(f, kernel), verdictOf(f, kernel)
+			explained.Kernel, explained.Verdict = drift.Entry(f, kernel), verdictOf(f, e.Selection, kernel)
 		}
 		e.Frontends = append(e.Frontends, explained)
 	}
@@ -114,8 +114,8 @@ func portsOf(rows []model.Row) string {
 
 // verdictOf says in words what a new connection meets, or where the layers
 // part.
-func verdictOf(f api.Frontend, kernel api.Kernel) string {
-	if differences := drift.Row(f, kernel); len(differences) > 0 {
+func verdictOf(f api.Frontend, selection string, kernel api.Kernel) string {
+	if differences := drift.Row(f, selection, kernel); len(differences) > 0 {
 		d := differences[0]
 		return fmt.Sprintf("the kernel differs: %s should be %s and is %s", d.Field, d.Want, d.Have)
 	}

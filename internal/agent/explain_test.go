@@ -60,10 +60,26 @@ func TestVerdictSaysWhatANewConnectionMeets(t *testing.T) {
 			if !c.gone {
 				kernel.Entries = []api.KernelEntry{entryOf(c.row)}
 			}
-			if got := verdictOf(c.row, kernel); got != c.want {
+			if got := verdictOf(c.row, "random", kernel); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 		})
+	}
+}
+
+func TestVerdictSaysThatTheKernelChoosesOtherwise(t *testing.T) {
+	row := api.Frontend{
+		Address: "10.96.0.1", Port: 80, Protocol: "TCP", Scope: "all", Service: "default/web", Action: "forward",
+		Backends: []api.Backend{{Address: "10.0.1.1", Port: 80}, {Address: "10.0.1.2", Port: 80}},
+	}
+	entry := entryOf(row)
+	const all, differs = "a new connection goes to one of 2 backends", "the kernel differs: selection should be maglev and is random"
+	if got := verdictOf(row, "maglev", api.Kernel{Entries: []api.KernelEntry{entry}}); got != differs {
+		t.Errorf("without a table: %s, want %s", got, differs)
+	}
+	entry.MaglevEntries = 1021
+	if got := verdictOf(row, "maglev", api.Kernel{Entries: []api.KernelEntry{entry}}); got != all {
+		t.Errorf("with a table: %s, want %s", got, all)
 	}
 }
 

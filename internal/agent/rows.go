@@ -67,6 +67,7 @@ func serviceOf(snapshot tables.Snapshot, row *tables.Service) api.Service {
 		}
 		s.Ports = append(s.Ports, text)
 	}
+	s.Selection = selectionOf(row)
 	s.Backends, s.Draining = countBackends(&row.Compiled)
 	for _, f := range frontendsOf(snapshot, row) {
 		if worse(f.Status, s.Status) {
@@ -74,6 +75,15 @@ func serviceOf(snapshot tables.Snapshot, row *tables.Service) api.Service {
 		}
 	}
 	return s
+}
+
+// selectionOf says how packets choose among the backends of a Service, whose
+// sets agree on it.
+func selectionOf(row *tables.Service) string {
+	if len(row.Compiled.Sets) == 0 {
+		return ""
+	}
+	return row.Compiled.Sets[0].Selection.String()
 }
 
 // worse orders Done, Pending, Error.

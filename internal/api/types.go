@@ -78,6 +78,7 @@ type Service struct {
 	ResourceVersion string       `json:"resourceVersion"`
 	Slices          []ObjectRef  `json:"slices"`
 	Ports           []string     `json:"ports"`     // "name=80/TCP", or "80/TCP"
+	Selection       string       `json:"selection"` // how packets choose a backend: random | maglev; "" without rows
 	Frontends       int          `json:"frontends"` // rows
 	Backends        int          `json:"backends"`  // distinct addresses and ports that take new connections
 	Draining        int          `json:"draining"`
@@ -163,7 +164,7 @@ type Drift struct {
 	Service  string `json:"service"`
 	Left     string `json:"left"`  // layer: api | tables
 	Right    string `json:"right"` // layer: tables | kernel
-	Field    string `json:"field"` // frontend | action | backends | draining | affinitySeconds | sourceRanges | service
+	Field    string `json:"field"` // frontend | action | backends | draining | affinitySeconds | sourceRanges | service | selection
 	Want     string `json:"want"`  // as the left layer has it
 	Have     string `json:"have"`  // as the right layer has it
 }
@@ -205,7 +206,8 @@ type ExplainedFrontend struct {
 type Explain struct {
 	SchemaVersion int                 `json:"schemaVersion"`
 	Service       string              `json:"service"`
-	Reason        string              `json:"reason"` // why there are no frontends, if so (R1, R2)
+	Reason        string              `json:"reason"`    // why there are no frontends, if so (R1, R2)
+	Selection     string              `json:"selection"` // as Service has it
 	Objects       []ObjectRef         `json:"objects"`
 	Frontends     []ExplainedFrontend `json:"frontends"`
 	Transitions   []Transition        `json:"transitions"`

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/internal/agent"
 	"github.com/fairlead-io/fairlead/internal/datapath"
+	"github.com/fairlead-io/fairlead/internal/maglev"
 	"github.com/fairlead-io/fairlead/internal/model"
 )
 
@@ -91,7 +92,9 @@ func addAgentFlags(cmd *cobra.Command) *agentFlags {
 	flags.Var(&a.socketPath, "socket-path", "whose connections to translate at the socket: all, the host's only, or none")
 	flags.StringSliceVar(&a.nodePorts, "nodeport-addresses", nil, "`CIDR` of the node addresses that serve NodePorts, or primary; all of them if empty; repeatable")
 	flags.Var(&a.clusterCIDRs, "cluster-cidr", "addresses of pods, which trace tells from strangers; repeatable")
-	addPolicyFlags(cmd, &c.DisableExternalIPs, &c.AllowNodeAddressClaims)
+	addPolicyFlags(cmd, &c.DisableExternalIPs, &c.AllowNodeAddressClaims, &c.Selection)
+	flags.TextVar(&c.MaglevTableSize, "maglev-table-size", maglev.DefaultSize,
+		"`ENTRIES` of a Maglev table, the same on all nodes, at least one for each backend: "+maglev.SizeList()+"; more move fewer flows needlessly, and take an eighth as many slots in each backend set")
 	flags.DurationVar(&c.CompareInterval, "compare-interval", defaultCompareInterval, "how often to compare the kernel's maps with the tables and repair them")
 	flags.StringVar(&c.HealthzBindAddress, "healthz-bind-address", defaultHealthzAddress, "`ADDRESS:PORT` of /healthz and /livez; 0.0.0.0 is all addresses of both families, nothing switches them off")
 	flags.StringVar(&c.MetricsBindAddress, "metrics-bind-address", defaultMetricsAddress, "`ADDRESS:PORT` of /metrics; nothing switches it off")
@@ -101,9 +104,14 @@ func addAgentFlags(cmd *cobra.Command) *agentFlags {
 }
 
 // addPolicyFlags adds the operator's choices that semantics depend on.
-func addPolicyFlags(cmd *cobra.Command, disableExternalIPs, allowNodeAddressClaims *bool) {
+func addPolicyFlags(cmd *cobra.Command, disableExternalIPs, allowNodeAddressClaims *bool, selection *model.Selection) {
 	cmd.Flags().BoolVar(disableExternalIPs, "disable-external-ips", false, "leave externalIPs out")
 	cmd.Flags().BoolVar(allowNodeAddressClaims, "allow-node-address-claims", false, "let a VIP or externalIP take a port on which the node listens")
+	cmd.Flags().TextVar(selection, "selection", model.SelectionRandom,
+		"`HOW` packets choose a backend, random or maglev, of Services without the annotation fairlead.io/selection; sockets always choose at random")
+	// It fails for a flag that does not exist only.
+	_ = cmd.RegisterFlagCompletionFunc("selection", cobra.FixedCompletions([]string{
+		model.SelectionRandom.String(), model.SelectionMaglev.String()}, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // addSizeFlags says with each size what an entry costs, counted with one entry.
@@ -118,7 +126,7 @@ func addSizeFlags(cmd *cobra.Command, sizes *datapath.Sizes) {
 	}
 	add(&sizes.Frontends, "max-frontends", "frontends: addresses × ports × protocols, twice where policies differ", datapath.Sizes{Frontends: 1})
 	add(&sizes.Sets, "max-sets", "backend sets: Service ports × families × roles", datapath.Sizes{Sets: 1})
-	add(&sizes.Backends, "max-backends", "slots: the backends of each set and one more, and room to publish", datapath.Sizes{Backends: 1})
+	add(&sizes.Backends, "max-backends", "slots: the backends of each set and one more, an eighth of --maglev-table-size where it has a table, and room to publish", datapath.Sizes{Backends: 1})
 	add(&sizes.Affinity, "max-affinity", "clients with session affinity", datapath.Sizes{Affinity: 1})
 	add(&sizes.Flows, "max-flows", "connections on the wire through Services", datapath.Sizes{Flows: 1})
 	add(&sizes.UDP, "max-udp-pairs", "pairs of an unconnected UDP socket and a Service", datapath.Sizes{UDP: 1})

@@ -89,12 +89,13 @@ func (r *running) interrupt(t *testing.T) {
 	}
 }
 
-func (s stage) startAgent(t *testing.T) *running {
+func (s stage) startAgent(t *testing.T, more ...string) *running {
 	t.Helper()
-	r := start(t, "agent", "--node-name", kernelNode, "--manifests", s.manifests,
+	args := []string{"agent", "--node-name", kernelNode, "--manifests", s.manifests,
 		"--pin-path", s.pinPath, "--cgroup", s.cgroup.Path(), "--cluster-cidr", "10.0.0.0/16",
 		// The machine is not the test's to listen on: these are none of its addresses.
-		"--nodeport-addresses", "192.0.2.0/24,2001:db8::/32", "--healthz-bind-address", "", "--metrics-bind-address", "")
+		"--nodeport-addresses", "192.0.2.0/24,2001:db8::/32", "--healthz-bind-address", "", "--metrics-bind-address", ""}
+	r := start(t, append(args, more...)...)
 	eventually(t, "the agent is healthy", func() bool {
 		status, _, _ := fairlead(t, "", "status")
 		return status == exitFine

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fairlead-io/fairlead/internal/api"
+	"github.com/fairlead-io/fairlead/internal/model"
 )
 
 func newExplain(e *env) *cobra.Command {
@@ -62,6 +63,9 @@ func explainText(x api.Explain, colour bool) string {
 	fmt.Fprintf(&b, "Service %s\n", clean(x.Service))
 	if x.Reason != "" {
 		fmt.Fprintf(&b, "no frontends: %s\n", clean(x.Reason))
+	}
+	if x.Selection == model.SelectionMaglev.String() {
+		b.WriteString("packets choose among backends by Maglev, sockets at random\n")
 	}
 	if len(x.Objects) > 0 {
 		b.WriteString("\n" + objectTable(x.Objects).text(false, colour))
@@ -149,6 +153,9 @@ func kernelText(k *api.KernelEntry) string {
 		text += "; draining " + slotCell(k.Draining, true)
 	}
 	text += conditions(k.AffinitySeconds, k.SourceRanges)
+	if k.MaglevEntries > 0 {
+		text += "; Maglev table of " + entriesCell(k.MaglevEntries)
+	}
 	if k.Problem != "" {
 		text += "; " + k.Problem
 	}

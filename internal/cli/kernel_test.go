@@ -190,7 +190,9 @@ func TestDiffGoesOnWithoutTheAPI(t *testing.T) {
 	w := compiled(t, everyExample(t))
 	writeKernel(t, pinPath, w.resolved)
 	folder := t.TempDir()
-	for name, answer := range map[string]any{"status.json": api.Status{Node: kernelNode, Synced: true}, "frontends.json": w.frontends()} {
+	for name, answer := range map[string]any{
+		"status.json": api.Status{Node: kernelNode, Synced: true}, "frontends.json": w.frontends(), "services.json": api.Services{},
+	} {
 		text, err := json.Marshal(answer)
 		if err != nil {
 			t.Fatal(err)

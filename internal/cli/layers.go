@@ -23,6 +23,8 @@ type layers struct {
 	api    func(context.Context) ([]api.Frontend, error)
 	tables func(context.Context) ([]api.Frontend, error)
 	kernel func() (api.Kernel, error)
+	// services are asked where the tables are: rows do not tell selections.
+	services func(context.Context) (api.Services, error)
 	// apiMayFail: the agent reads the API for us, and need not reach it.
 	apiMayFail bool
 	wanted     []api.Frontend // what the API asked for when it was read last
@@ -41,7 +43,7 @@ func (e *env) reach(ctx context.Context, d *diffFlags) (*layers, error) {
 	}
 	// An agent that answers, if only that it cannot say how it is, has tables.
 	if _, answered := errors.AsType[*api.Error](agentErr); answered || agentErr == nil {
-		l.tables = client.Frontends
+		l.tables, l.services = client.Frontends, client.Services
 	} else if !errors.Is(agentErr, api.ErrNoAgent) {
 		return nil, agentErr
 	}
@@ -228,8 +230,22 @@ func (l *layers) compare(ctx context.Context, fresh bool) ([]api.Drift, int, err
 			return nil, 0, err
 		}
 		found = append(found, drift.Left(left, drift.Kernel(rows, kernel))...)
+		selections, err := l.selections(ctx, kernel)
+		if err != nil {
+			return nil, 0, err
+		}
+		found = append(found, selections...)
 	}
 	return found, len(rows), nil
+}
+
+// selections compares how the tables and the kernel choose among backends.
+func (l *layers) selections(ctx context.Context, kernel api.Kernel) ([]api.Drift, error) {
+	if l.services == nil {
+		return nil, nil
+	}
+	wanted, err := l.services(ctx)
+	return drift.Selections(wanted.Services, kernel), err
 }
 
 // spare gives up on the API if that failed and the other layers are enough: a

@@ -26,6 +26,7 @@ type objectFlags struct {
 	nodeIPs          list[netip.Addr]
 	disableExternal  bool
 	allowNodeAddress bool
+	selection        model.Selection
 	listening        []model.Listener // as an agent told, which alone knows
 	names            []string         // of the flags, to say which one lacks -f
 }
@@ -37,8 +38,8 @@ func addObjectFlags(cmd *cobra.Command) *objectFlags {
 	flags.StringVar(&o.nodeName, "node-name", "", "`NAME` of the node to look from")
 	flags.StringToStringVar(&o.nodeLabels, "node-label", nil, "label of the node, `KEY=VALUE`; "+zoneLabel+" matters; repeatable")
 	flags.Var(&o.nodeIPs, "node-ip", "address of the node; repeatable")
-	addPolicyFlags(cmd, &o.disableExternal, &o.allowNodeAddress)
-	o.names = []string{"node-name", "node-label", "node-ip", "disable-external-ips", "allow-node-address-claims"}
+	addPolicyFlags(cmd, &o.disableExternal, &o.allowNodeAddress, &o.selection)
+	o.names = []string{"node-name", "node-label", "node-ip", "disable-external-ips", "allow-node-address-claims", "selection"}
 	return o
 }
 
@@ -60,6 +61,7 @@ func (o *objectFlags) options() model.Options {
 		ProxyName:              model.DefaultProxyName,
 		DisableExternalIPs:     o.disableExternal,
 		AllowNodeAddressClaims: o.allowNodeAddress,
+		Selection:              o.selection,
 	}
 }
 

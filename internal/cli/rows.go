@@ -56,7 +56,7 @@ func reasonOf(f api.Frontend) string {
 func serviceTable(services []api.Service, wide bool) *table {
 	t := &table{columns: append(
 		columns("SERVICE", "TYPE", "PORTS", "FRONTENDS", "BACKENDS", "DRAINING", "STATUS", "AGE"),
-		wideColumns("REASON", "VERSION", "SLICES")...)}
+		wideColumns("REASON", "SELECTION", "VERSION", "SLICES")...)}
 	for _, s := range services {
 		slices := make([]string, len(s.Slices))
 		for i, slice := range s.Slices {
@@ -67,7 +67,7 @@ func serviceTable(services []api.Service, wide bool) *table {
 			reason = s.Error
 		}
 		t.add(s.Service, s.Type, listCell(s.Ports, wide), strconv.Itoa(s.Frontends), strconv.Itoa(s.Backends), strconv.Itoa(s.Draining),
-			s.Status, age(&s.Since), reason, s.ResourceVersion, listCell(slices, wide))
+			s.Status, age(&s.Since), reason, s.Selection, s.ResourceVersion, listCell(slices, wide))
 	}
 	return t
 }
@@ -86,10 +86,10 @@ func backendTable(rows []api.BackendRow, wide bool) *table {
 func kernelTable(k api.Kernel, wide bool) *table {
 	t := &table{columns: append(
 		columns("ADDRESS", "SCOPE", "SERVICE", "PORTNAME", "ACTION", "BACKENDS", "SET", "GENERATION", "PROBLEM"),
-		wideColumns("ROLE", "OWNER", "BASE", "AFFINITY", "DRAINING", "RANGES")...)}
+		wideColumns("ROLE", "OWNER", "BASE", "AFFINITY", "MAGLEV", "DRAINING", "RANGES")...)}
 	add := func(address string, e api.KernelEntry) {
 		t.add(address, e.Scope, e.Service, e.PortName, e.Action, slotCell(e.Backends, wide), number(e.Set), number(e.Generation), e.Problem,
-			e.Role, number(e.Owner), number(e.Base), secondsCell(e.AffinitySeconds), slotCell(e.Draining, wide), listCell(e.SourceRanges, wide))
+			e.Role, number(e.Owner), number(e.Base), secondsCell(e.AffinitySeconds), entriesCell(e.MaglevEntries), slotCell(e.Draining, wide), listCell(e.SourceRanges, wide))
 	}
 	for _, e := range k.Entries {
 		add(target(e.Address, e.Port, e.Protocol), e)
@@ -141,6 +141,13 @@ func secondsCell(seconds uint32) string {
 		return ""
 	}
 	return number(seconds) + "s"
+}
+
+func entriesCell(entries uint32) string {
+	if entries == 0 {
+		return ""
+	}
+	return number(entries) + " entries"
 }
 
 func number(n uint32) string { return strconv.FormatUint(uint64(n), 10) }

@@ -149,6 +149,47 @@ func TestKernel(t *testing.T) {
 	}
 }
 
+func TestSelections(t *testing.T) {
+	drifted := func(want, have string) []api.Drift {
+		d := webDrift(LayerTables, LayerKernel, "selection", want, have)
+		d.Scope = "internal"
+		return []api.Drift{d}
+	}
+	for _, test := range []struct {
+		name   string
+		want   string
+		change func(*api.KernelEntry)
+		drift  []api.Drift
+	}{
+		{"random in both is no drift", "random", func(*api.KernelEntry) {}, []api.Drift{}},
+		{"Maglev in both is no drift", "maglev", func(e *api.KernelEntry) { e.MaglevEntries = 1021 }, []api.Drift{}},
+		{"a kernel without the table", "maglev", func(*api.KernelEntry) {}, drifted("maglev", "random")},
+		{"a kernel with a table that nobody asked for", "random", func(e *api.KernelEntry) { e.MaglevEntries = 251 }, drifted("random", "maglev")},
+		{"of one backend nothing is chosen", "maglev", func(e *api.KernelEntry) { e.Backends = e.Backends[:1] }, []api.Drift{}},
+		{"what is broken is told of as a problem", "maglev", func(e *api.KernelEntry) { e.Problem = "no header" }, []api.Drift{}},
+		{"a Service that is not in the tables is told of as a frontend", "maglev", func(e *api.KernelEntry) { e.Service = "default/other" }, []api.Drift{}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			kernel := kernelOf([]api.Frontend{web()})
+			test.change(&kernel.Entries[0])
+			found := Selections([]api.Service{{Service: "default/web", Selection: test.want}}, kernel)
+			if diff := cmp.Diff(test.drift, found); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestARowDriftsWithTheSelectionOfItsService(t *testing.T) {
+	kernel := kernelOf([]api.Frontend{web()})
+	if found := Row(web(), "random", kernel); len(found) != 0 {
+		t.Errorf("random in both: %v", found)
+	}
+	if found := Row(web(), "maglev", kernel); len(found) != 1 || found[0].Field != "selection" {
+		t.Errorf("Maglev in the tables alone: %v", found)
+	}
+}
+
 func TestLeftNamesTheLayer(t *testing.T) {
 	found := Left(LayerAPI, Kernel([]api.Frontend{web()}, api.Kernel{}))
 	want := []api.Drift{webDrift(LayerAPI, LayerKernel, "frontend", "forward to 10.0.1.1:8080, 10.0.2.1:8080", None)}

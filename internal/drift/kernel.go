@@ -4,6 +4,7 @@ package drift
 
 import (
 	"github.com/fairlead-io/fairlead/internal/api"
+	"github.com/fairlead-io/fairlead/internal/model"
 )
 
 // kernelKey is what makes an entry of the kernel the entry of a row. There the
@@ -55,8 +56,9 @@ func Entry(row api.Frontend, k api.Kernel) *api.KernelEntry {
 	return nil
 }
 
-// Row compares one row with what the kernel holds for it.
-func Row(row api.Frontend, k api.Kernel) []api.Drift {
+// Row compares one row, and the selection of its Service, with what the kernel
+// holds for it.
+func Row(row api.Frontend, selection string, k api.Kernel) []api.Drift {
 	if !inKernel(row) {
 		return nil
 	}
@@ -64,7 +66,35 @@ func Row(row api.Frontend, k api.Kernel) []api.Drift {
 	if e := Entry(row, k); e != nil {
 		alone.Entries = []api.KernelEntry{*e}
 	}
-	return Kernel([]api.Frontend{row}, alone)
+	services := []api.Service{{Service: row.Service, Selection: selection}}
+	return append(Kernel([]api.Frontend{row}, alone), Selections(services, alone)...)
+}
+
+// Selections compares how packets are to choose a backend of each Service with
+// how the kernel lets them. A set of one backend needs no table, and one that is
+// broken is told of by Kernel.
+func Selections(services []api.Service, k api.Kernel) []api.Drift {
+	wanted := make(map[string]string, len(services))
+	for _, s := range services {
+		wanted[s.Service] = s.Selection
+	}
+	found := []api.Drift{}
+	for _, e := range k.Entries {
+		want := wanted[e.Service]
+		if want == "" || len(e.Backends) < 2 || e.Problem != "" {
+			continue
+		}
+		reporter(rowOf(e), LayerTables, LayerKernel, &found)("selection", want, selectionOf(e))
+	}
+	sortDrift(found)
+	return found
+}
+
+func selectionOf(e api.KernelEntry) string {
+	if e.MaglevEntries > 0 {
+		return model.SelectionMaglev.String()
+	}
+	return model.SelectionRandom.String()
 }
 
 // Left renames the left layer of drift that was not found against the tables.

@@ -46,13 +46,14 @@ func (s Size) MarshalText() ([]byte, error) { return strconv.AppendUint(nil, uin
 func (s *Size) UnmarshalText(text []byte) error {
 	n, err := strconv.ParseUint(string(text), 10, 16)
 	if err != nil || !Size(n).Allowed() {
-		return fmt.Errorf("use one of %s", sizeList())
+		return fmt.Errorf("use one of %s", SizeList())
 	}
 	*s = Size(n)
 	return nil
 }
 
-func sizeList() string {
+// SizeList names the allowed sizes, for people.
+func SizeList() string {
 	words := make([]string, len(sizes))
 	for i, s := range sizes {
 		words[i] = strconv.Itoa(int(s))
@@ -66,7 +67,7 @@ func sizeList() string {
 // the number of backends.
 func Table(size Size, backends []netip.AddrPort) ([]uint16, error) {
 	if !size.Allowed() {
-		return nil, fmt.Errorf("a Maglev table of %d entries: use one of %s", size, sizeList())
+		return nil, fmt.Errorf("a Maglev table of %d entries: use one of %s", size, SizeList())
 	}
 	if len(backends) > int(size) {
 		return nil, fmt.Errorf("%d backends do not fit into a Maglev table of %d entries", len(backends), size)
