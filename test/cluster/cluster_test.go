@@ -3,12 +3,14 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"sigs.k8s.io/yaml"
 
@@ -46,6 +48,26 @@ func TestOptions(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestASecondClusterWaitsForTheEndOfTheFirst(t *testing.T) {
+	folder := t.TempDir()
+	first, err := takeLock(t.Context(), folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	impatient, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if second, err := takeLock(impatient, folder); err == nil {
+		second.Close()
+		t.Fatal("two have the lock")
+	}
+	time.AfterFunc(50*time.Millisecond, func() { first.Close() })
+	second, err := takeLock(t.Context(), folder)
+	if err != nil {
+		t.Fatalf("after the end of the first: %v", err)
+	}
+	second.Close()
 }
 
 func TestProgress(t *testing.T) {

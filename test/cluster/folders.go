@@ -45,7 +45,6 @@ func (f folders) program(name string) string {
 }
 
 func (f folders) images() string { return filepath.Join(f.cache, "cluster", "images.tar") }
-func (f folders) lock() string   { return filepath.Join(f.cache, "cluster", ".lock") }
 
 // run is the folder that goes away with the cluster; logs and reports stay
 // until the next.

@@ -27,12 +27,20 @@ flock -n 9 || { echo "waiting for another build of $dir/images.tar" >&2; flock 9
 packages=bash,bind9-dnsutils,bind9-host,busybox,ca-certificates,conntrack,curl,iperf,iproute2,iptables,iputils-ping
 packages+=,netcat-openbsd,nftables,procps,socat,wget
 
-read -r mirror suite < <(apt-get indextargets --format '$(REPO_URI) $(CODENAME)' 'Created-By: Packages')
+suite=$(. /etc/os-release && echo "${VERSION_CODENAME:-}")
 inputs=$(cat "${BASH_SOURCE[0]}" "$bin/.agnhost.inputs" <(echo "$suite") | sha256sum | cut -d' ' -f1)
 if [ -e "$dir/images.tar" ] && [ "$(cat "$dir/.images.inputs" 2>/dev/null)" = "$inputs" ]; then
 	echo "$dir/images.tar: up to date"
 	exit
 fi
+
+# The one that apt uses, once it has lists.
+find_mirror() {
+	apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' "Codename: $suite" 'Component: main' | sort -u | head -n 1
+}
+mirror=$(find_mirror)
+[ -n "$mirror" ] || { apt-get update -qq >/dev/null; mirror=$(find_mirror); }
+[ -n "$mirror" ] || { echo "apt has no source of $suite, component main, to make images from" >&2; exit 1; }
 echo "making $dir/images.tar from Debian $suite (a minute or two)" >&2
 rm -f "$dir/.images.inputs"
 
@@ -63,18 +71,19 @@ tar -C "$root" --numeric-owner -cf "$work/layer.tar" .
 layer=$(sha256sum "$work/layer.tar" | cut -d' ' -f1)
 # The last is for the containerd of the nodes, which starts every pod with it.
 references=$("$bin/e2e.test" --list-images 2>/dev/null; echo localhost/pause:local)
-images=()
+images=() configs=()
 
-# image NAME CONFIG: adds the image under every reference that the
-# tests have for that name.
+# image NAME CONFIG: adds the image under every reference that the tests have
+# for that name.
 image() {
 	local tags
-	tags=$(grep "/$1:" <<<"$references" | sort -u | sed 's/.*/"&"/' | paste -sd,)
+	tags=$({ grep "/$1:" <<<"$references" || true; } | sort -u | sed 's/.*/"&"/' | paste -sd,)
 	[ -n "$tags" ] || { echo "upstream's tests know no image named $1" >&2; exit 1; }
 	cat >"$work/$1.json" <<-END
 		{"architecture":"$(dpkg --print-architecture)","os":"linux","config":$2,
 		 "rootfs":{"type":"layers","diff_ids":["sha256:$layer"]}}
 	END
+	configs+=("$1.json")
 	images+=("{\"Config\":\"$1.json\",\"RepoTags\":[$tags],\"Layers\":[\"layer.tar\"]}")
 }
 
@@ -89,7 +98,7 @@ image regression-issue-74839 "{$env,\"Entrypoint\":[\"/regression-issue-74839\"]
 image pause "{$env,\"Entrypoint\":[\"/pause\"],\"User\":\"65535:65535\"}"
 
 (IFS=,; echo "[${images[*]}]") >"$work/manifest.json"
-tar -C "$work" -cf "$dir/.images.new" manifest.json layer.tar $(cd "$work" && ls ./*.json | grep -v manifest | sed 's|^\./||')
+tar -C "$work" -cf "$dir/.images.new" manifest.json layer.tar "${configs[@]}"
 mv "$dir/.images.new" "$dir/images.tar"
 echo "$inputs" >"$dir/.images.inputs"
 echo "$dir/images.tar: made in $SECONDS s"

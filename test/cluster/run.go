@@ -15,7 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockPatience is how long a run waits for the janitor of the one before.
+// lockPatience is how long a run waits for the janitor of the one before. The
+// cgroups are what two clusters would fight for, so that is where they lock.
 const lockPatience = 45 * time.Second
 
 // run has the tests run in a cluster of their own, and tells what they said.
@@ -26,10 +27,7 @@ func run(ctx context.Context, o options, args []string) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(o.run(".."), 0o755); err != nil {
-		return err
-	}
-	lock, err := takeLock(ctx, o.lock())
+	lock, err := takeLock(ctx, cgroupMount)
 	if err != nil {
 		return err
 	}
@@ -52,26 +50,18 @@ func run(ctx context.Context, o options, args []string) error {
 // just ending. The lock is free when the last process that holds the file is
 // gone.
 func takeLock(ctx context.Context, path string) (*os.File, error) {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	for end := time.Now().Add(lockPatience); ; {
-		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil {
-			return file, nil
-		}
-		if time.Now().After(end) {
-			file.Close()
-			return nil, fmt.Errorf("lock %s: %w: another cluster is up; end it, or name another -cache", path, err)
-		}
-		select {
-		case <-ctx.Done():
-			file.Close()
-			return nil, ctx.Err()
-		case <-time.After(100 * time.Millisecond):
-		}
+	err = eventually(ctx, lockPatience, "it is free", func(context.Context) error {
+		return unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	})
+	if err != nil {
+		file.Close()
+		return nil, fmt.Errorf("a cluster is up on this machine, end it first: lock %s: %w", path, err)
 	}
+	return file, nil
 }
 
 // inNamespaces runs the cluster where it cannot reach the machine, and ends

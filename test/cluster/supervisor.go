@@ -5,7 +5,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -88,7 +87,7 @@ func eventually(ctx context.Context, limit time.Duration, what string, try func(
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-limited.Done():
-			return errors.Join(fmt.Errorf("%s: not within %s", what, limit), err)
+			return fmt.Errorf("%s: not within %s: %w", what, limit, err)
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
