@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/fairlead-io/fairlead/test/lab/traffic"
@@ -59,4 +60,29 @@ func (n *node) pairs(t *testing.T) uint64 {
 	}
 	t.Fatal("status does not show the map of pairs")
 	return 0
+}
+
+// An IPv6 socket that is connected to a mapped address hands the kernel the
+// backend's address with each datagram.
+func TestConnectedSocketsAreTranslatedOnce(t *testing.T) {
+	n := startNode(t)
+	b := n.backends(t, "a", "b")
+	web, taken := rig.Service{Name: "web", VIP: n.vip()}, rig.Service{Name: "taken", VIP: n.vip(), Port: rig.BackendPort}
+	taken.Spec = fmt.Sprintf("externalIPs: [%s]", b[0].Addrs.Items())
+	n.Serve(t, web, rig.Ready(b[0]))
+	n.Serve(t, taken, rig.Ready(b[1]))
+	client, _ := n.client(t, "client")
+	for _, w := range ways {
+		if w.Network != traffic.UDP {
+			continue
+		}
+		conn, _ := client.Open(w.Network, w.To(web.VIP, rig.ServicePort).String())
+		defer conn.Close()
+		for range 3 {
+			if reply := conn.Ask(); reply.Server != "a" {
+				t.Errorf("%s: %s answers, although its address as a backend of one Service is that of another Service", w.Name, reply)
+			}
+		}
+		rig.Expect(t, client, w, b[0].Addrs, rig.BackendPort, "b")
+	}
 }

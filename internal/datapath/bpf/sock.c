@@ -12,6 +12,8 @@
 #define SOCK_STREAM 1
 #define SOCK_DGRAM  2
 
+#define AF_INET6 10
+
 #define PROTOCOL_MPTCP 262
 
 #define ECONNREFUSED 111
@@ -228,6 +230,19 @@ static __always_inline void show_plain(struct peer *known, const struct selectio
 		bpf_map_update_elem(&fairlead_udp, &key, &pair, BPF_EXIST);
 }
 
+/* Whether a datagram goes to whom its socket is connected to. An IPv6 socket
+ * that is connected to a mapped address passes sendmsg4 with each one, although
+ * it was translated when it was connected. */
+static __always_inline bool is_to_peer(const struct bpf_sock_addr *ctx, const struct endpoint *to)
+{
+	struct bpf_sock *sk = ctx->sk;
+
+	return sk && sk->family == AF_INET6 && sk->state == BPF_TCP_ESTABLISHED &&
+	       sk->dst_port == to->port && sk->dst_ip6[0] == to->address[0] &&
+	       sk->dst_ip6[1] == to->address[1] && sk->dst_ip6[2] == to->address[2] &&
+	       sk->dst_ip6[3] == to->address[3];
+}
+
 static __always_inline int on_sendmsg(struct bpf_sock_addr *ctx, struct selection *s, bool v6)
 {
 	struct peer last = {}, *known = NULL;
@@ -236,7 +251,7 @@ static __always_inline int on_sendmsg(struct bpf_sock_addr *ctx, struct selectio
 
 	s->protocol = protocol_of(ctx);
 	s->netns = bpf_get_netns_cookie(ctx);
-	if (s->protocol != IPPROTO_UDP || !ours(s))
+	if (s->protocol != IPPROTO_UDP || !ours(s) || (!v6 && is_to_peer(ctx, &s->target)))
 		return PASS;
 	if (ctx->sk)
 		known = bpf_sk_storage_get(&fairlead_peers, ctx->sk, NULL, 0);
@@ -253,8 +268,7 @@ static __always_inline int on_sendmsg(struct bpf_sock_addr *ctx, struct selectio
 	case VERDICT_REFUSE:
 		return refuse(s);
 	default:
-		/* The kernel names the peer of a connected IPv6 socket here,
-		 * if that is a mapped address. */
+		/* A connected socket goes on to show the peer it has. */
 		if (known && ctx->sk && ctx->sk->state != BPF_TCP_ESTABLISHED)
 			show_plain(known, s, cookie);
 		return PASS;
