@@ -3,6 +3,7 @@
 package datapath
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -135,8 +136,9 @@ func (d *Datapath) settleAll() error {
 	return d.writeAddresses(all)
 }
 
-// unknown stands for what the kernel has of an address if a write failed: it is
-// none that is ever wanted, so the next write writes again.
+// unknown stands for what the kernel has of an address if a write failed, or if
+// someone else wrote it: it is none that is ever wanted, so the next write
+// writes again.
 const unknown = 1 << 31
 
 // writeAddresses makes the kernel know of these addresses what the datapath
@@ -265,7 +267,7 @@ func (d *Datapath) comparePrimary() (repaired int, err error) {
 func (d *Datapath) adoptAddresses() error {
 	return d.readAddresses(func(a address, flags uint32) {
 		u := d.use(a)
-		u.written = flags
+		u.written = cmp.Or(flags, unknown)
 		u.node = flags & (addressNode | addressNodePort)
 	})
 }
@@ -286,8 +288,8 @@ func (d *Datapath) compareAddresses() (repaired int, err error) {
 	err = d.readAddresses(func(a address, flags uint32) {
 		seen[a] = struct{}{}
 		u := d.use(a)
-		u.written = flags
-		if u.flags() != flags {
+		u.written = cmp.Or(flags, unknown)
+		if u.flags() != u.written {
 			changed = append(changed, frontendKey{Address: a})
 		}
 	})

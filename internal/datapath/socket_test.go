@@ -4,6 +4,7 @@ package datapath
 
 import (
 	"bufio"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -19,10 +20,15 @@ import (
 
 	"github.com/fairlead-io/fairlead/internal/model"
 	"github.com/fairlead-io/fairlead/test/lab"
+	"github.com/fairlead-io/fairlead/test/lab/traffic"
 )
 
-func TestMain(m *testing.M) {
-	lab.Main(m, map[string]lab.Role{"sockets": socketsRole, "pinned": pinnedRole})
+func TestMain(m *testing.M) { lab.Main(m, roles()) }
+
+func roles() map[string]lab.Role {
+	all := map[string]lab.Role{"sockets": socketsRole, "pinned": pinnedRole}
+	maps.Copy(all, traffic.Roles)
+	return all
 }
 
 // The addresses of the backends that a stage can have, all on its loopback.
@@ -314,6 +320,7 @@ func TestAStreamSocketThatWasRefusedAndDialsAnotherAddressShowsThatOne(t *testin
 // socketsRole does what it is told on standard input, a line each:
 //
 //	send N ADDRESS        by unconnected UDP socket N, which is made if need be
+//	options N xHEX        IP options of that socket's datagrams
 //	receive N             says where a datagram came from
 //	connect KIND ADDRESS  by the one socket of that kind; says its peer
 func socketsRole([]string) error {
@@ -339,6 +346,12 @@ func follow(sockets map[string]int, words []string) (said string, err error) {
 	switch words[0] {
 	case "send":
 		return "ok", unix.Sendto(fd, []byte("question"), 0, sockaddr(words[2]))
+	case "options":
+		options, err := hex.DecodeString(words[2][1:])
+		if err != nil {
+			return "", err
+		}
+		return "ok", unix.SetsockoptString(fd, unix.IPPROTO_IP, unix.IP_OPTIONS, string(options))
 	case "connect":
 		if err := unix.Connect(fd, sockaddr(words[2])); err != nil {
 			return "", err

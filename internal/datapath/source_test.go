@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,7 +56,7 @@ func addressList(texts ...string) []netip.Addr {
 func newRanged(t *testing.T) *ranged {
 	t.Helper()
 	r := &ranged{node: lab.NewNetNS(t, "node"), cgroup: lab.NewCgroup(t), sets: map[model.SetKey]SetID{}}
-	for _, a := range append(rangedNode, rangedBackend...) {
+	for _, a := range slices.Concat(rangedNode, rangedBackend) {
 		r.node.Addr(t, "lo", netip.PrefixFrom(a, a.BitLen()).String())
 	}
 	pod := r.node.Pod(t, "pod", rangedPod...)
