@@ -265,10 +265,11 @@ func (d *Datapath) wirePrograms(inside bool) (*ebpf.Collection, error) {
 	}
 	ports := d.cfg.Wire.SNATPorts
 	for name, value := range map[string]any{
-		"host_netns": d.cfg.HostNetNS,
-		"inside":     boolByte(inside),
-		"snat_first": ports.First,
-		"snat_last":  ports.Last,
+		"host_netns":         d.cfg.HostNetNS,
+		"have_service_cidrs": boolByte(len(d.cfg.ServiceCIDRs) > 0),
+		"inside":             boolByte(inside),
+		"snat_first":         ports.First,
+		"snat_last":          ports.Last,
 	} {
 		if err := spec.Variables[name].Set(value); err != nil {
 			return nil, fmt.Errorf("set the program constant %s: %w", name, err)
