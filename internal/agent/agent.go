@@ -154,7 +154,7 @@ func (a *Agent) openDatapath(ctx context.Context) error {
 	}
 	cfg := datapath.Config{
 		PinPath: a.cfg.PinPath, Cgroup: a.cfg.Cgroup, SocketMode: a.cfg.SocketMode,
-		HostNetNS: cookie, Node: a.cfg.NodeName, Sizes: a.cfg.Sizes,
+		HostNetNS: cookie, ServiceCIDRs: a.cfg.ServiceCIDRs, Node: a.cfg.NodeName, Sizes: a.cfg.Sizes,
 		MaglevTableSize: a.cfg.MaglevTableSize,
 	}
 	for said := false; ; said = true {

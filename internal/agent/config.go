@@ -33,6 +33,7 @@ type Config struct {
 
 	NodePortAddresses      model.NodePortAddresses
 	ClusterCIDRs           []netip.Prefix // for trace: whose addresses are pods of this node
+	ServiceCIDRs           []netip.Prefix // the ranges of ClusterIPs (R38)
 	DisableExternalIPs     bool
 	AllowNodeAddressClaims bool
 	Selection              model.Selection // of Services that say nothing of it

@@ -45,7 +45,7 @@ func (a *Agent) Status(context.Context) (api.Status, error) {
 	if err := a.addKernel(&s); err != nil {
 		return api.Status{}, err
 	}
-	judge(&s, troubles)
+	judge(&s, a.datapath.Hooks(), troubles)
 	return s, nil
 }
 
@@ -128,7 +128,8 @@ func (a *Agent) addKernel(s *api.Status) (err error) {
 }
 
 // judge sets the health and says why it is not well, the troubles included.
-func judge(s *api.Status, troubles []string) {
+// Hooks are the programs that should be attached.
+func judge(s *api.Status, hooks int, troubles []string) {
 	bad := func(format string, args ...any) {
 		s.Healthy = false
 		s.Findings = append(s.Findings, fmt.Sprintf(format, args...))
@@ -158,8 +159,8 @@ func judge(s *api.Status, troubles []string) {
 			ours++
 		}
 	}
-	if s.Synced && s.SocketPath != string(datapath.SocketOff) && ours < datapath.HookCount {
-		bad("%d of the %d programs are attached to %s: someone detached the others, restart the agent", ours, datapath.HookCount, s.Cgroup)
+	if s.Synced && s.SocketPath != string(datapath.SocketOff) && ours < hooks {
+		bad("%d of the %d programs are attached to %s: someone detached the others, restart the agent", ours, hooks, s.Cgroup)
 	}
 	if len(s.Problems) > 0 {
 		bad("%d objects or files cannot be read, their last good content stays in force", len(s.Problems))

@@ -34,6 +34,7 @@ type agentFlags struct {
 	config       agent.Config
 	nodeIPs      list[netip.Addr]
 	clusterCIDRs list[netip.Prefix]
+	serviceCIDRs list[netip.Prefix]
 	nodePorts    []string
 	socket       *string
 	pinPath      *string
@@ -76,6 +77,7 @@ func addAgentFlags(cmd *cobra.Command) *agentFlags {
 		config:       agent.Config{Sizes: datapath.DefaultSizes(), Version: buildVersion()},
 		nodeIPs:      list[netip.Addr]{kind: "IP", parse: canonical},
 		clusterCIDRs: list[netip.Prefix]{kind: "CIDR", parse: parseCIDR},
+		serviceCIDRs: list[netip.Prefix]{kind: "CIDR", parse: parseServiceCIDR},
 		socketPath: format{
 			value:   string(datapath.SocketAll),
 			allowed: []string{string(datapath.SocketAll), string(datapath.SocketHost), string(datapath.SocketOff)},
@@ -92,6 +94,7 @@ func addAgentFlags(cmd *cobra.Command) *agentFlags {
 	flags.Var(&a.socketPath, "socket-path", "whose connections to translate at the socket: all, the host's only, or none")
 	flags.StringSliceVar(&a.nodePorts, "nodeport-addresses", nil, "`CIDR` of the node addresses that serve NodePorts, or primary; all of them if empty; repeatable")
 	flags.Var(&a.clusterCIDRs, "cluster-cidr", "addresses of pods, which trace tells from strangers; repeatable")
+	flags.Var(&a.serviceCIDRs, "service-cidr", "addresses from which ClusterIPs are given: what no Service has of them is dropped; repeatable")
 	addPolicyFlags(cmd, &c.DisableExternalIPs, &c.AllowNodeAddressClaims, &c.Selection)
 	flags.TextVar(&c.MaglevTableSize, "maglev-table-size", maglev.DefaultSize,
 		"`ENTRIES` of a Maglev table, the same on all nodes, at least one for each backend: "+maglev.SizeList()+"; more move fewer flows needlessly, and take an eighth as many slots in each backend set")
@@ -140,7 +143,7 @@ func (a *agentFlags) read() (agent.Config, error) {
 		return agent.Config{}, err
 	}
 	config.NodePortAddresses = nodePorts
-	config.NodeIPs, config.ClusterCIDRs = a.nodeIPs.values, a.clusterCIDRs.values
+	config.NodeIPs, config.ClusterCIDRs, config.ServiceCIDRs = a.nodeIPs.values, a.clusterCIDRs.values, a.serviceCIDRs.values
 	config.Socket, config.PinPath = *a.socket, *a.pinPath
 	config.SocketMode = datapath.SocketMode(a.socketPath.value)
 	return config, nil
