@@ -206,9 +206,13 @@ func (d *Datapath) load(read func() (*ebpf.CollectionSpec, error)) (*ebpf.Collec
 		"have_set_retval":    boolByte(haveSetRetval() == nil),
 		"have_mptcp":         boolByte(haveMPTCP() == nil),
 		"have_source_check":  boolByte(d.checksSources),
+		"have_command":       boolByte(haveCommand() == nil),
 		"have_service_cidrs": boolByte(len(d.cfg.ServiceCIDRs) > 0),
 	}
 	for name, value := range settings {
+		if spec.Variables[name] == nil {
+			continue
+		}
 		if err := spec.Variables[name].Set(value); err != nil {
 			return nil, fmt.Errorf("set the program constant %s: %w", name, err)
 		}

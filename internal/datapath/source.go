@@ -28,6 +28,12 @@ func haveSourceCheck() error {
 		helper(asm.FnSkbLoadBytes), helper(asm.FnRingbufReserve))
 }
 
+// haveCommand says whether that program may ask which process runs.
+func haveCommand() error {
+	return errors.Join(features.HaveProgramHelper(ebpf.CGroupSKB, asm.FnGetCurrentComm),
+		features.HaveProgramHelper(ebpf.CGroupSKB, asm.FnGetCurrentPidTgid))
+}
+
 // Hooks is how many programs of the socket path should be attached. Safe from
 // any goroutine.
 func (d *Datapath) Hooks() int {

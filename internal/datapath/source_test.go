@@ -291,8 +291,8 @@ func TestARefusedPacketIsToldWithItsSource(t *testing.T) {
 		}
 		select {
 		case e := <-events:
-			got := fmt.Sprintln(int(e.PID) == r.pod.PID(), e.Host, e.Address, e.Port, e.Protocol, e.Service, e.Action, e.Reason)
-			if want := fmt.Sprintln(true, false, vip, 80, "UDP", "default/web", "drop", reasons[3]); got != want {
+			got := fmt.Sprintln(int(e.PID) == r.pod.PID(), e.Host, strings.HasPrefix(e.Command, "datapath"), e.Address, e.Port, e.Protocol, e.Service, e.Action, e.Reason)
+			if want := fmt.Sprintln(true, false, haveCommand() == nil, vip, 80, "UDP", "default/web", "drop", reasons[3]); got != want {
 				t.Errorf("family %d: got %swant %s", i, got, want)
 			}
 		case <-time.After(10 * time.Second):

@@ -20,6 +20,10 @@
 #define DROP 0
 #define PASS 1
 
+/* Whether the kernel tells such a program who runs. A packet that is sent again
+ * is sent by nobody. */
+volatile const __u8 have_command = 0;
+
 char _license[] SEC("license") = "Dual BSD/GPL";
 
 struct packet {
@@ -101,6 +105,8 @@ static __always_inline int refuse(const struct peer *p, const struct packet *pac
 	r = new_event(&s);
 	if (r) {
 		r->pid = p->pid;
+		if (have_command && bpf_get_current_pid_tgid() >> 32 == p->pid)
+			bpf_get_current_comm(r->command, sizeof(r->command));
 		r->source_port = packet->source_port;
 		bpf_ringbuf_submit(r, 0);
 	}
