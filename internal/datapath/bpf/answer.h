@@ -140,7 +140,7 @@ static __noinline int answer_error(struct __sk_buff *skb, struct packet *p,
 	struct icmp_error error = {};
 	__u64 sum = 0;
 
-	if (!p || !c)
+	if (!p || !c || p->fragment == LATER_FRAGMENT)
 		return DROP;
 	if (quoted > QUOTED)
 		quoted = QUOTED;
@@ -174,8 +174,6 @@ static __always_inline int answer_refused(struct __sk_buff *skb, struct packet *
 		.type6 = ICMPV6_UNREACHABLE, .code6 = ICMPV6_PORT_UNREACHABLE,
 	};
 
-	if (p->fragment == LATER_FRAGMENT)
-		return DROP;
 	if (p->key.protocol == IPPROTO_TCP)
 		return answer_reset(skb, p);
 	return answer_error(skb, p, &c);

@@ -77,11 +77,12 @@ static __always_inline __u64 timeout_of(const struct flow *f, __u8 protocol, boo
 	return f->state & FLOW_ENDED ? TIMEOUT_TCP_HALF : TIMEOUT_TCP;
 }
 
+/* Another processor's clock may be ahead by a little. */
 static __always_inline __u64 age_of(const struct flow *f)
 {
-	__u64 now = bpf_ktime_get_coarse_ns();
+	__s64 age = bpf_ktime_get_coarse_ns() - f->used;
 
-	return now > f->used ? now - f->used : 0;
+	return age > 0 ? age : 0;
 }
 
 /* Whether the flow's backend still is in its set, draining ones included (R9).
@@ -183,10 +184,8 @@ static __noinline int note_end(struct packet *p)
 
 static __always_inline void note_packet(struct flow *f, struct packet *p)
 {
-	__u64 now = bpf_ktime_get_coarse_ns();
-
-	if (now > p->flow.used + SECOND)
-		f->used = now;
+	if (age_of(&p->flow) > SECOND)
+		f->used = bpf_ktime_get_coarse_ns();
 	if (p->key.protocol == IPPROTO_TCP && p->fragment != LATER_FRAGMENT &&
 	    (p->tcp_flags & (TCP_FIN | TCP_RST) || p->flow.state & FLOW_RESET))
 		note_end(p);
@@ -223,6 +222,9 @@ static __noinline int confirm(struct packet *p)
 	if (p->key.protocol == IPPROTO_TCP &&
 	    p->acknowledged - p->reply.sequence - 1 >= CONFIRMING_WINDOW)
 		return 0;
+	/* The packet itself may have changed them: it may be the client's last. */
+	p->flow.state = p->reply.state;
+	p->flow.used = bpf_ktime_get_coarse_ns();
 	if (bpf_map_update_elem(&fairlead_flows, &p->other, &p->reply, BPF_ANY))
 		return 0;
 	count(COUNTER_FLOWS_CREATED);
@@ -274,10 +276,11 @@ static __noinline int take_over(struct packet *p, void *map, bool embryo)
 	return true;
 }
 
-/* Takes the other direction's key for this flow, if no flow has it. */
+/* Takes the other direction's key for this flow, if no flow has it. In this
+ * order, one that is confirmed meanwhile is seen in one of the two. */
 static __always_inline bool claim(struct packet *p)
 {
-	if (!take_over(p, &fairlead_flows, false) || !take_over(p, &fairlead_embryos, true))
+	if (!take_over(p, &fairlead_embryos, true) || !take_over(p, &fairlead_flows, false))
 		return false;
 	p->reply.seal = flow_seal(&p->other, &p->reply);
 	if (bpf_map_update_elem(&fairlead_embryos, &p->other, &p->reply, BPF_NOEXIST))

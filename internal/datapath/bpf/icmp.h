@@ -42,14 +42,16 @@ static __always_inline bool parse_quoted(struct __sk_buff *skb, struct packet *p
 	__builtin_memcpy(p->other.target, p->key.target, sizeof(p->other.target));
 	q->at = p->l4 + 8;
 	if (p->v6) {
-		if (bpf_skb_load_bytes(skb, q->at, &ip6, sizeof(ip6)))
+		if (bpf_skb_load_bytes(skb, q->at, &ip6, sizeof(ip6)) || ip6.version != 6)
 			return false;
 		__builtin_memcpy(p->key.source, &ip6.daddr, sizeof(p->key.source));
 		__builtin_memcpy(p->key.target, &ip6.saddr, sizeof(p->key.target));
+		if (is_v4(p->key.source) || is_v4(p->key.target))
+			return false;
 		p->key.protocol = ip6.nexthdr;
 		q->ports_at = q->at + sizeof(ip6);
 	} else {
-		if (bpf_skb_load_bytes(skb, q->at, &ip, sizeof(ip)))
+		if (bpf_skb_load_bytes(skb, q->at, &ip, sizeof(ip)) || ip.version != 4 || ip.ihl < 5)
 			return false;
 		if (ip.frag_off & bpf_htons(IP_OFFSET))
 			return false;

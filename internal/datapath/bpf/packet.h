@@ -21,6 +21,8 @@
 
 #define L3 ETH_HLEN
 
+#define VLAN_ID 0x0fff /* of __sk_buff.vlan_tci */
+
 #define PACKET_HOST 0 /* __sk_buff.pkt_type: for this machine */
 
 #define TCP_FIN 0x01
@@ -106,6 +108,7 @@ static __always_inline struct packet *new_packet(__u8 at)
 	p->key.target_port = 0;
 	p->fragment = WHOLE;
 	p->tcp_flags = 0;
+	p->l4_length = 0;
 	return p;
 }
 
@@ -228,13 +231,29 @@ static __always_inline enum parsed parse_v6(struct __sk_buff *skb, struct packet
 	return parse_ports(skb, p);
 }
 
+/* Whether the packet is as long as its headers say, and they fit in. One that
+ * the kernel has merged may be longer than its header can say. */
+static __always_inline bool is_whole(struct __sk_buff *skb, struct packet *p)
+{
+	if (skb->gso_size)
+		p->length = skb->len - L3;
+	return p->length <= skb->len - L3 && p->l4 - L3 + p->l4_length <= p->length;
+}
+
 static __always_inline enum parsed parse(struct __sk_buff *skb, struct packet *p)
 {
+	enum parsed parsed = PARSED_OTHER;
+
+	/* What is tagged is for a device of its own, which shows it untagged. */
+	if (skb->vlan_present && skb->vlan_tci & VLAN_ID)
+		return PARSED_OTHER;
 	if (skb->protocol == bpf_htons(ETH_P_IP))
-		return parse_v4(skb, p);
-	if (skb->protocol == bpf_htons(ETH_P_IPV6))
-		return parse_v6(skb, p);
-	return PARSED_OTHER;
+		parsed = parse_v4(skb, p);
+	else if (skb->protocol == bpf_htons(ETH_P_IPV6))
+		parsed = parse_v6(skb, p);
+	if (parsed == PARSED_PORTS && !is_whole(skb, p))
+		return PARSED_BAD;
+	return parsed;
 }
 
 /* Adds to a checksum's difference that four bytes become four others. */

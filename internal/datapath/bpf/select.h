@@ -481,8 +481,9 @@ static __always_inline enum verdict choose_with_affinity(struct selection *s, __
 }
 
 /* One try at a selection. If prefer is set and its backend is still in the
- * set, that one is kept. */
-static __noinline int select_once(struct selection *s, const struct peer *prefer)
+ * set, that one is kept. It is not static so that the verifier looks at it once,
+ * whoever calls it. */
+__noinline int select_once(struct selection *s, const struct peer *prefer)
 {
 	const struct frontend *found;
 	struct frontend_key key = {};

@@ -257,12 +257,30 @@ static __always_inline void set_selection(struct packet *p, __u32 known)
  * own, the stack answers; elsewhere nobody would. */
 static __always_inline int unknown_flow(struct __sk_buff *skb, struct packet *p, __u32 flags)
 {
-	if (flags & ADDRESS_NODE || select_backend(&p->selection, NULL) == VERDICT_PASS)
+	if (flags & ADDRESS_NODE)
 		return NEXT;
+	switch (select_backend(&p->selection, NULL)) {
+	case VERDICT_FORWARD:
+		break;
+	case VERDICT_REFUSE:
+		return refuse(skb, p);
+	default:
+		return NEXT;
+	}
 	count(COUNTER_NO_FLOW);
 	p->selection.reason = REASON_NO_FLOW;
 	p->selection.dropped = 0;
 	return refuse(skb, p);
+}
+
+/* Whether an address may be the source of a packet on the wire. */
+static __always_inline bool is_sender(const __be32 *a)
+{
+	if (is_loopback(a))
+		return false;
+	if (is_v4(a))
+		return (a[3] & bpf_htonl(0xf0000000)) != bpf_htonl(0xe0000000) && a[3] != 0xffffffff;
+	return (a[0] & bpf_htonl(0xff000000)) != bpf_htonl(0xff000000);
 }
 
 /* The first packet of a flow, or one of none that is known. */
@@ -276,8 +294,9 @@ static __noinline int open_flow(struct __sk_buff *skb, struct packet *p, __u32 f
 		count(COUNTER_FRAGMENTS_UNKNOWN);
 		return NEXT;
 	}
-	/* Nobody else may speak from the node's own addresses: the stack says so. */
-	if (!inside && (is_loopback(p->key.source) || known_of(p->key.source) & ADDRESS_NODE))
+	/* Nobody speaks from such an address, nobody else from the node's own:
+	 * the stack says so. */
+	if (!is_sender(p->key.source) || (!inside && known_of(p->key.source) & ADDRESS_NODE))
 		return NEXT;
 	set_selection(p, flags);
 	if (p->key.protocol == IPPROTO_TCP && (p->tcp_flags & (TCP_SYN | TCP_ACK)) != TCP_SYN)

@@ -83,6 +83,7 @@ static __always_inline __u32 dial(struct selection *s)
 	__u32 n = (__u32)((__u64)bpf_get_prandom_u32() * frontends >> 32);
 
 	s->wire = packets;
+	s->known = ADDRESS_SERVICE;
 	s->hash = bpf_get_prandom_u32();
 	s->target.address[0] = network[0];
 	s->target.address[1] = network[1];
