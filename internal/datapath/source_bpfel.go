@@ -204,6 +204,7 @@ const (
 	sourceMapFairleadSets       = "fairlead_sets"
 	sourceMapFairleadUdp        = "fairlead_udp"
 	sourceProgFairleadSkbEgress = "fairlead_skb_egress"
+	sourceVarHaveCommand        = "have_command"
 	sourceVarHaveMptcp          = "have_mptcp"
 	sourceVarHaveServiceCidrs   = "have_service_cidrs"
 	sourceVarHaveSetRetval      = "have_set_retval"
@@ -283,6 +284,7 @@ type sourceMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type sourceVariableSpecs struct {
+	HaveCommand      *ebpf.VariableSpec `ebpf:"have_command"`
 	HaveMptcp        *ebpf.VariableSpec `ebpf:"have_mptcp"`
 	HaveServiceCidrs *ebpf.VariableSpec `ebpf:"have_service_cidrs"`
 	HaveSetRetval    *ebpf.VariableSpec `ebpf:"have_set_retval"`
@@ -354,6 +356,7 @@ func (m *sourceMaps) Close() error {
 //
 // It can be passed to loadSourceObjects or ebpf.CollectionSpec.LoadAndAssign.
 type sourceVariables struct {
+	HaveCommand      *ebpf.Variable `ebpf:"have_command"`
 	HaveMptcp        *ebpf.Variable `ebpf:"have_mptcp"`
 	HaveServiceCidrs *ebpf.Variable `ebpf:"have_service_cidrs"`
 	HaveSetRetval    *ebpf.Variable `ebpf:"have_set_retval"`
