@@ -57,7 +57,9 @@ demo: build ## show what Fairlead does, on this machine (root)
 	bin/fairlead demo
 
 .PHONY: bench
-bench: ## run the benchmarks; the budgets stand beside them (root)
+bench: deps ## run the benchmarks; the budgets stand beside them (root)
+	hack/install-missing nft=nftables
+	test/components/build.sh cluster
 	go test -run '^$$' -bench . -benchmem -timeout 30m ./internal/... ./bench/...
 
 .PHONY: generate

@@ -26,7 +26,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	lab.Main(m, map[string]lab.Role{"connect": connectRole, "echo": echoRole, "ask": askRole, "burst": burstRole})
+	lab.Main(m, map[string]lab.Role{
+		"connect": connectRole, "echo": echoRole, "ask": askRole, "burst": burstRole,
+		"sink": sinkRole, "bulk": bulkRole, "connections": connectionsRole, "ready": readyRole,
+	})
 }
 
 var (

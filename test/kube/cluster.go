@@ -13,6 +13,7 @@ package kube
 import (
 	"fmt"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -106,6 +107,17 @@ func (c *Cluster) place() lab.Place { return lab.Place{NetNS: c.ns} }
 func (c *Cluster) file(name string) string { return filepath.Join(c.dir, name) }
 
 func (c *Cluster) program(name string) string { return filepath.Join(c.bin, name) }
+
+// Program is the path of a program that `test/components/build.sh cluster`
+// built, besides those that a cluster runs itself.
+func (c *Cluster) Program(name string) string {
+	c.t.Helper()
+	path := c.program(name)
+	if _, err := os.Stat(path); err != nil {
+		c.t.Fatalf("find %s: %v; build it with `test/components/build.sh cluster`", name, err)
+	}
+	return path
+}
 
 func (c *Cluster) startEtcd() {
 	c.t.Helper()
