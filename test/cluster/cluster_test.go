@@ -30,6 +30,8 @@ func TestOptions(t *testing.T) {
 		"a set that is not there":                  {[]string{"-sets", "services,less"}, `the set "less" is not known; there are services, more`, true},
 		"a proxy that is not there":                {[]string{"-proxy", "ipvs"}, `the proxy "ipvs" is not known; there are fairlead, nftables`, true},
 		"words that belong nowhere":                {[]string{"services"}, "no flags", true},
+		"a flag that is not there":                 {[]string{"-set", "more"}, "not defined: -set; see -help", true},
+		"a focus that is no regular expression":    {[]string{"-focus", "("}, "read -focus", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got string

@@ -15,12 +15,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
+	"regexp"
 	"strings"
 	"syscall"
 )
@@ -41,7 +43,7 @@ func main() {
 	}
 	err := play(part, args)
 	switch {
-	case err == nil || errors.Is(err, flag.ErrHelp):
+	case err == nil:
 		return
 	case errors.Is(err, errSpecs):
 		os.Exit(exitFailed)
@@ -83,14 +85,23 @@ func withOptions(args []string, do func(options) error) error {
 	setNames := flags.String("sets", "services,more", "which sets of upstream's tests to run; none keeps the cluster up until it is interrupted")
 	focus := flags.String("focus", "", "run only the specs of the sets whose name matches this regular expression")
 	cache := flags.String("cache", "", "folder of programs and images")
-	if err := flags.Parse(args); err != nil {
-		return err
+	var usage bytes.Buffer
+	flags.SetOutput(&usage)
+	err := flags.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Print(usage.String())
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("%w; see -help", err)
 	}
 	if flags.NArg() > 0 {
 		return fmt.Errorf("arguments that are no flags: %q", flags.Args())
 	}
+	if _, err := regexp.Compile(*focus); err != nil {
+		return fmt.Errorf("read -focus: %w", err)
+	}
 	o := options{focus: *focus}
-	var err error
 	if o.folders, err = newFolders(*cache); err != nil {
 		return err
 	}
