@@ -161,6 +161,8 @@ func genService(name Name) *rapid.Generator[*Service] {
 			InternalTrafficPolicy: genPolicy.Draw(t, "internal policy"),
 			ExternalTrafficPolicy: genPolicy.Draw(t, "external policy"),
 			AffinitySeconds:       rapid.SampledFrom([]uint32{0, 10}).Draw(t, "affinity"),
+			Selection:             rapid.SampledFrom([]Selection{SelectionRandom, SelectionMaglev}).Draw(t, "selection"),
+			HasSelection:          rapid.Bool().Draw(t, "has a selection"),
 			SourceRanges:          rapid.SliceOfN(rapid.SampledFrom(prefixes("10.0.0.0/8", "0.0.0.0/0", "fd00::/8")), 0, 2).Draw(t, "ranges"),
 		}
 		s.CreationTimestamp = rapid.SampledFrom([]time.Time{{}, time.Unix(1, 0), time.Unix(2, 0)}).Draw(t, "created")
