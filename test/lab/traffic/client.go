@@ -120,6 +120,13 @@ func (c *Conn) request(op operation, to string) request {
 	return r
 }
 
+// Watch reads until the socket fails, and returns its error as Reply has it:
+// ETIMEDOUT if it did not fail in time.
+func (c *Conn) Watch() string {
+	c.client.t.Helper()
+	return c.client.do(request{Op: opWatch, Conn: c.id, Timeout: c.client.Timeout}).Reply.Error
+}
+
 // Close closes the socket.
 func (c *Conn) Close() {
 	c.client.t.Helper()

@@ -24,6 +24,7 @@ const (
 	opOpen    operation = "open"
 	opAsk     operation = "ask"
 	opConnect operation = "connect"
+	opWatch   operation = "watch"
 	opClose   operation = "close"
 	opMany    operation = "many"
 )
@@ -31,7 +32,7 @@ const (
 // request is one line to a client.
 type request struct {
 	Op       operation
-	Conn     int // of opAsk, opConnect and opClose
+	Conn     int // of opAsk, opConnect, opWatch and opClose
 	Network  Network
 	To, From netip.AddrPort
 	Timeout  time.Duration
@@ -89,6 +90,8 @@ func (open sockets) do(r request) (response, error) {
 		return response{Reply: Reply{Error: errorName(unix.Connect(s.fd, sockaddr(s.to)))}}, nil
 	case opAsk:
 		return response{Reply: ask(s, r.Timeout)}, nil
+	case opWatch:
+		return response{Reply: Reply{Error: errorName(s.watch(r.Timeout))}}, nil
 	case opClose:
 		s.close()
 		delete(open, r.Conn)

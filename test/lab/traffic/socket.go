@@ -127,6 +127,16 @@ func (s *socket) receive() (line []byte, from netip.AddrPort, err error) {
 	return line, from, nil
 }
 
+// watch reads on until the socket fails, and returns how.
+func (s *socket) watch(timeout time.Duration) error {
+	s.deadline = time.Now().Add(timeout)
+	for {
+		if _, _, err := s.receive(); err != nil {
+			return err
+		}
+	}
+}
+
 // wait returns when the socket can do what events say, or has failed, or when
 // the time is over.
 func (s *socket) wait(events int16) error {

@@ -165,11 +165,25 @@ func TestConn(t *testing.T) {
 			t.Fatal(reply.Error)
 		}
 		server.Close()
+		if got := conn.Watch(); got != "EOF" {
+			t.Errorf("it is told %q, want EOF", got)
+		}
 		if got := conn.Ask().Error; got != "EOF" && got != "ECONNRESET" && got != "EPIPE" {
 			t.Errorf("error %q, want that of a closed connection", got)
 		}
 		if got := client.Ask(TCP, server.Addr().String()).Error; got != "ECONNREFUSED" {
 			t.Errorf("error %q, want ECONNREFUSED", got)
+		}
+	})
+
+	t.Run("a socket to which nothing happens is watched until the time is over", func(t *testing.T) {
+		server := Listen(t, serverNS, "web", UDP, server4+":0")
+		conn, _ := client.Open(UDP, server.Addr().String())
+		defer conn.Close()
+		client.Timeout = 100 * time.Millisecond
+		defer func() { client.Timeout = defaultTimeout }()
+		if got := conn.Watch(); got != "ETIMEDOUT" {
+			t.Errorf("error %q, want ETIMEDOUT", got)
 		}
 	})
 
