@@ -26,7 +26,7 @@ type flowKey struct {
 	_          uint16
 }
 
-// flow is struct flow: what the packet becomes; 72 bytes.
+// flow is struct flow: what the packet becomes; 104 bytes.
 type flow struct {
 	Source     address
 	Target     address
@@ -42,6 +42,17 @@ type flow struct {
 	Flags      uint8
 	At         uint8 // of the other direction's key
 	_          uint8
+	Path       path
+}
+
+// path is struct path: how a direction that leaves past the stack did so last.
+type path struct {
+	Found  uint64
+	Next   address
+	Device uint32
+	MTU    uint16
+	Family uint8
+	_      uint8
 }
 
 // The flags and states of flows, and the programs that a direction passes.

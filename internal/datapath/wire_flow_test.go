@@ -39,7 +39,7 @@ func TestOnlyWhoSawTheAnswerConfirms(t *testing.T) {
 			}
 			p := k.there(c.flags, "")
 			p.Ack = backendSequence + c.beyond
-			n.in(n.eth0, p.Bytes()).leaves(n.eth1, k.translated(p))
+			n.in(n.eth0, p.Bytes()).leaves(k.translated(p))
 			if c.confirms {
 				n.expectFlows(0, 2)
 				return

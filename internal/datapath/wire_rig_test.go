@@ -283,11 +283,11 @@ func (o outcome) becomes(want []byte) {
 	o.is(verdictNext, slices.Concat(o.before[:ethernetLength], want))
 }
 
-// leaves expects that the packet leaves by a device, to the machine there.
-func (o outcome) leaves(d wireDevice, want []byte) {
+// leaves expects that the packet leaves past the stack. Which device that is,
+// and whose address on the link, the kernel does after the program.
+func (o outcome) leaves(want []byte) {
 	o.t.Helper()
-	kind := o.before[12:ethernetLength]
-	o.is(verdictRedirect, slices.Concat(d.neighbour, d.mac, kind, want))
+	o.is(verdictRedirect, slices.Concat(o.before[:ethernetLength], want))
 }
 
 // answered expects a packet back to where the one before came from.

@@ -101,7 +101,7 @@ func (n *node) send(k talk, flags uint8, payload string) {
 		o.becomes(k.translated(p))
 		return
 	}
-	o.leaves(n.eth1, k.translated(p))
+	o.leaves(k.translated(p))
 }
 
 // reply lets the backend's packet through; it goes to the client.
@@ -112,7 +112,7 @@ func (n *node) reply(k talk, flags uint8, payload string) {
 		n.out(p.Bytes()).becomes(k.translated(p))
 		return
 	}
-	n.in(n.eth1, p.Bytes()).leaves(n.eth0, k.translated(p))
+	n.in(n.eth1, p.Bytes()).leaves(k.translated(p))
 }
 
 // begin sends the client's first packet, and learns which source and which

@@ -50,7 +50,11 @@ static __always_inline struct flow *find_flow(void *map, struct packet *p)
 
 	if (!f)
 		return NULL;
-	p->flow = *f;
+	/* In this order, for the seal is of what is copied last. */
+	if (f->flags & FLOW_REDIRECT)
+		p->flow.path = f->path;
+	barrier();
+	__builtin_memcpy(&p->flow, f, offsetof(struct flow, path));
 	return p->flow.seal == flow_seal(&p->key, &p->flow) ? f : NULL;
 }
 

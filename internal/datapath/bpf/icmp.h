@@ -121,7 +121,6 @@ static __noinline int on_icmp(struct __sk_buff *skb, struct packet *p)
 {
 	struct quoted q = {};
 	bool redirect;
-	long found = 0;
 
 	if (!p || !parse_quoted(skb, p, &q))
 		return NEXT;
@@ -129,18 +128,17 @@ static __noinline int on_icmp(struct __sk_buff *skb, struct packet *p)
 		return NEXT;
 	redirect = p->flow.flags & FLOW_REDIRECT;
 	if (redirect) {
-		found = find_route(skb, p, p->length);
-		if (p->ttl <= 1 || (found != BPF_FIB_LKUP_RET_SUCCESS &&
-				    found != BPF_FIB_LKUP_RET_NO_NEIGH)) {
+		if (p->ttl <= 1 || !is_route(find_route(skb, p, p->length))) {
 			count(COUNTER_UNROUTABLE);
 			return DROP;
 		}
+		take_path(p, p->length);
 	}
 	if (rewrite_quoted(skb, p, &q) || rewrite_error(skb, p, redirect ? p->ttl - 1 : p->ttl)) {
 		count(COUNTER_FAILED);
 		return DROP;
 	}
-	return redirect ? leave(skb, p, found) : NEXT;
+	return redirect ? leave(skb, p) : NEXT;
 }
 
 #endif

@@ -278,6 +278,17 @@ struct flow_key {
 #define FLOW_FIN_SERVER (1U << 2)
 #define FLOW_RESET	(1U << 3)
 
+/* How a direction that leaves past the stack did so last. It is believed for a
+ * moment: asking for the route is what costs most of such a packet. */
+struct path {
+	__u64 found; /* nanoseconds of CLOCK_MONOTONIC; 0: not yet */
+	__be32 next[4]; /* address of the next hop, as bpf_fib_lookup() gives it */
+	__u32 device;
+	__u16 mtu;
+	__u8 family; /* of the next hop */
+	__u8 pad;
+};
+
 struct flow {
 	__be32 source[4];
 	__be32 target[4];
@@ -293,6 +304,7 @@ struct flow {
 	__u8 flags;
 	__u8 at;  /* of the other direction's key */
 	__u8 pad;
+	struct path path;
 };
 
 struct {

@@ -42,24 +42,44 @@ static __always_inline __u16 wire_length(struct __sk_buff *skb, struct packet *p
 	return p->length;
 }
 
-/* Sends a rewritten packet by p->route. */
-static __always_inline int leave(struct __sk_buff *skb, struct packet *p, long found)
+/* Whether p->route is a way, be it that the next hop's address on the link is
+ * not known yet. */
+static __always_inline bool is_route(long found)
 {
-	struct bpf_redir_neigh next = { .nh_family = p->route.family };
-	__u8 macs[2 * ETH_ALEN];
+	return found == BPF_FIB_LKUP_RET_SUCCESS || found == BPF_FIB_LKUP_RET_NO_NEIGH;
+}
+
+/* How long a way is believed. */
+#define PATH_BELIEVED (100 * 1000 * 1000ULL)
+
+static __always_inline bool knows_path(const struct path *path, __u16 length)
+{
+	return path->found && bpf_ktime_get_coarse_ns() - path->found < PATH_BELIEVED &&
+	       length <= path->mtu;
+}
+
+/* Takes p->route, found for packets of this length, into p->flow. Kernels
+ * before 5.13 do not tell the MTU. */
+static __always_inline void take_path(struct packet *p, __u16 length)
+{
+	struct path *path = &p->flow.path;
+
+	__builtin_memcpy(path->next, p->route.ipv6_dst, sizeof(path->next));
+	path->device = p->route.ifindex;
+	path->family = p->route.family;
+	path->mtu = p->route.mtu_result ? p->route.mtu_result : length;
+	path->found = bpf_ktime_get_coarse_ns();
+}
+
+/* Sends a rewritten packet by the way in p->flow. The neighbour is asked for by
+ * the kernel, which thus also learns when it is no longer there. */
+static __always_inline int leave(struct __sk_buff *skb, struct packet *p)
+{
+	struct bpf_redir_neigh next = { .nh_family = p->flow.path.family };
 
 	skb->cb[1] = TRANSLATED;
-	if (found == BPF_FIB_LKUP_RET_NO_NEIGH) {
-		__builtin_memcpy(next.ipv6_nh, p->route.ipv6_dst, sizeof(next.ipv6_nh));
-		return bpf_redirect_neigh(p->route.ifindex, &next, sizeof(next), 0);
-	}
-	__builtin_memcpy(macs, p->route.dmac, ETH_ALEN);
-	__builtin_memcpy(macs + ETH_ALEN, p->route.smac, ETH_ALEN);
-	if (bpf_skb_store_bytes(skb, 0, macs, sizeof(macs), 0)) {
-		count(COUNTER_FAILED);
-		return DROP;
-	}
-	return bpf_redirect(p->route.ifindex, 0);
+	__builtin_memcpy(next.ipv6_nh, p->flow.path.next, sizeof(next.ipv6_nh));
+	return bpf_redirect_neigh(p->flow.path.device, &next, sizeof(next), 0);
 }
 
 #endif

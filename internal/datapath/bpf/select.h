@@ -16,6 +16,8 @@
 
 #define READ_ONCE(x) (*(volatile typeof(x) *)&(x))
 
+#define barrier() asm volatile("" ::: "memory")
+
 #define MAPPED bpf_htonl(0xffff) /* third word of ::ffff:a.b.c.d */
 
 /* Sets hold at most 1 << SEARCH_STEPS selectable or draining backends
@@ -513,8 +515,9 @@ __noinline int select_once(struct selection *s, const struct peer *prefer)
 	flags = WORD_FLAGS(s->word);
 	if (flags & SET_RANGES && check_source(s) != VERDICT_FORWARD)
 		return VERDICT_REFUSE;
-	if (prefer && prefer->owner == s->owner &&
-	    (prefer->word == s->word || is_member(s, &prefer->backend))) {
+	/* A word says nothing of backends that were known under it before: extents
+	 * are used again, so it may come back with others. */
+	if (prefer && prefer->owner == s->owner && is_member(s, &prefer->backend)) {
 		s->backend = prefer->backend;
 		if (flags & SET_AFFINITY)
 			refresh_kept(s, seconds);

@@ -39,23 +39,37 @@ static __always_inline int refuse(struct __sk_buff *skb, struct packet *p)
 	return answer_refused(skb, p);
 }
 
-/* Sends the packet past the stack as what p->flow says. */
-static __noinline int forward(struct __sk_buff *skb, struct packet *p)
+/* Finds the way of the packet into p->flow; else says what becomes of it. */
+static __always_inline int find_path(struct __sk_buff *skb, struct packet *p, __u32 length)
 {
-	long found;
+	long found = find_route(skb, p, length);
+
+	if (is_route(found)) {
+		take_path(p, length);
+		return NEXT;
+	}
+	if (found == BPF_FIB_LKUP_RET_FRAG_NEEDED)
+		return answer_too_big(skb, p, p->route.mtu_result);
+	count(COUNTER_UNROUTABLE);
+	return DROP;
+}
+
+/* Sends the packet past the stack as what p->flow says; f is where that stands
+ * in a map, or NULL. */
+static __noinline int forward(struct __sk_buff *skb, struct packet *p, struct flow *f)
+{
+	__u16 length;
+	int verdict;
 
 	if (!p)
 		return DROP;
-	found = find_route(skb, p, wire_length(skb, p));
-	switch (found) {
-	case BPF_FIB_LKUP_RET_SUCCESS:
-	case BPF_FIB_LKUP_RET_NO_NEIGH:
-		break;
-	case BPF_FIB_LKUP_RET_FRAG_NEEDED:
-		return answer_too_big(skb, p, p->route.mtu_result);
-	default:
-		count(COUNTER_UNROUTABLE);
-		return DROP;
+	length = wire_length(skb, p);
+	if (!knows_path(&p->flow.path, length)) {
+		verdict = find_path(skb, p, length);
+		if (verdict != NEXT)
+			return verdict;
+		if (f)
+			f->path = p->flow.path;
 	}
 	if (p->ttl <= 1)
 		return answer_expired(skb, p);
@@ -63,16 +77,16 @@ static __noinline int forward(struct __sk_buff *skb, struct packet *p)
 		count(COUNTER_FAILED);
 		return DROP;
 	}
-	return leave(skb, p, found);
+	return leave(skb, p);
 }
 
 /* Translates the packet as its flow says. */
-static __always_inline int translate(struct __sk_buff *skb, struct packet *p)
+static __always_inline int translate(struct __sk_buff *skb, struct packet *p, struct flow *f)
 {
 	if (p->fragment == FIRST_FRAGMENT)
 		remember_ports(p);
 	if (p->flow.flags & FLOW_REDIRECT)
-		return forward(skb, p);
+		return forward(skb, p, f);
 	if (rewrite(skb, p, p->ttl)) {
 		count(COUNTER_FAILED);
 		return DROP;
@@ -170,8 +184,7 @@ static __always_inline bool choose_way(struct __sk_buff *skb, struct packet *p)
 	if (inside)
 		return choose_inside(p);
 	found = find_route(skb, p, 0);
-	if (found != BPF_FIB_LKUP_RET_SUCCESS && found != BPF_FIB_LKUP_RET_NO_NEIGH &&
-	    found != BPF_FIB_LKUP_RET_FRAG_NEEDED)
+	if (!is_route(found) && found != BPF_FIB_LKUP_RET_FRAG_NEEDED)
 		return true; /* the node itself, or the stack says why not */
 	out = p->route.ifindex;
 	d = bpf_map_lookup_elem(&fairlead_devices, &out);
@@ -312,42 +325,44 @@ static __noinline int open_flow(struct __sk_buff *skb, struct packet *p, __u32 f
 			return NEXT;
 		}
 		if (make_flow(skb, p))
-			return translate(skb, p);
+			return translate(skb, p, NULL);
 	}
 	p->selection.reason = REASON_NO_PORT;
 	p->selection.dropped = 0;
 	return refuse(skb, p);
 }
 
-/* What the map has of the packet's flow; false if it goes on in none. */
-static __always_inline bool resume(struct packet *p, void *map, bool embryo)
+/* What the map has of the packet's flow; NULL if it goes on in none. */
+static __always_inline struct flow *resume(struct packet *p, void *map, bool embryo)
 {
 	struct flow *f = find_flow(map, p);
 
 	if (!f)
-		return false;
+		return NULL;
 	if (!goes_on(f, p, embryo)) {
 		forget_flow(p);
-		return false;
+		return NULL;
 	}
 	note_packet(f, p);
 	if (!embryo)
-		return true;
+		return f;
 	if (p->flow.flags & FLOW_REPLY)
 		note_answer(f, p);
 	else
 		confirm(p);
-	return true;
+	return f;
 }
 
 static __always_inline int on_ports(struct __sk_buff *skb, struct packet *p, __u8 at)
 {
 	__u32 flags = 0;
+	struct flow *f;
 
 	if (p->fragment == LATER_FRAGMENT)
 		recall_ports(p);
-	if (resume(p, &fairlead_flows, false))
-		return translate(skb, p);
+	f = resume(p, &fairlead_flows, false);
+	if (f)
+		return translate(skb, p, f);
 	/* Most packets are for addresses that are neither the node's nor a
 	 * Service's. */
 	if (at == AT_INGRESS) {
@@ -355,8 +370,9 @@ static __always_inline int on_ports(struct __sk_buff *skb, struct packet *p, __u
 		if (!flags && !have_service_cidrs)
 			return NEXT;
 	}
-	if (resume(p, &fairlead_embryos, true))
-		return translate(skb, p);
+	f = resume(p, &fairlead_embryos, true);
+	if (f)
+		return translate(skb, p, f);
 	if (at == AT_EGRESS)
 		return NEXT;
 	return open_flow(skb, p, flags);
