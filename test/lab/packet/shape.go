@@ -67,7 +67,7 @@ func asFragment(b []byte, id uint32, offset int, more bool) []byte {
 func Error(source, target netip.Addr, kind, code uint8, value uint32, quoted []byte) []byte {
 	p := Packet{
 		Source: netip.AddrPortFrom(source, 0), Target: netip.AddrPortFrom(target, 0),
-		Protocol: unix.IPPROTO_ICMP,
+		Protocol: unix.IPPROTO_ICMP, DontFragment: true,
 	}
 	p.Payload = binary.BigEndian.AppendUint32([]byte{kind, code, 0, 0}, value)
 	p.Payload = append(p.Payload, quoted...)

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+import (
+	"io"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/fairlead-io/fairlead/internal/model"
+	"github.com/fairlead-io/fairlead/test/lab/packet"
+)
+
+// twoPorts is a node that has two ports for the flows of others.
+func twoPorts(t *testing.T) *node {
+	t.Helper()
+	return newNodeWith(t, Config{Wire: Wire{SNATPorts: Ports{62000, 62001}}})
+}
+
+// from is the flow of a client with another port.
+func (k talk) from(port uint16) talk {
+	k.client = netip.AddrPortFrom(k.client.Addr(), port)
+	if k.isLocal() {
+		k.source = k.client
+	}
+	return k
+}
+
+// closed is what the client is told where a flow is refused.
+func closed(p packet.Packet) []byte {
+	if p.Protocol == uint8(model.TCP) {
+		return reset(p)
+	}
+	return unreachable(p, p.Bytes())
+}
+
+// reset is what a closed port says to a segment.
+func reset(p packet.Packet) []byte {
+	r := packet.Packet{Source: p.Target, Target: p.Source, Protocol: p.Protocol, DontFragment: true, Flags: packet.RST}
+	if p.Flags&packet.ACK != 0 {
+		r.Seq = p.Ack
+		return withoutWindow(r)
+	}
+	r.Flags |= packet.ACK
+	r.Ack = p.Seq + uint32(len(p.Payload))
+	for _, flag := range []uint8{packet.SYN, packet.FIN} {
+		if p.Flags&flag != 0 {
+			r.Ack++
+		}
+	}
+	return withoutWindow(r)
+}
+
+// withoutWindow closes the window, which Bytes has open: all ones and all
+// zeros are the same to a checksum.
+func withoutWindow(p packet.Packet) []byte {
+	b := p.Bytes()
+	clear(b[len(b)-6 : len(b)-4])
+	return b
+}
+
+// quoteLimit is how much of a packet an error repeats.
+const quoteLimit = 96
+
+// unreachable is what a closed port says to a datagram.
+func unreachable(p packet.Packet, b []byte) []byte {
+	if p.V4() {
+		return answerError(p, 3, 3, 0, b)
+	}
+	return answerError(p, 1, 4, 0, b)
+}
+
+// answerError is an error about a packet, from where it was sent to.
+func answerError(p packet.Packet, kind, code uint8, value uint32, b []byte) []byte {
+	quoted := b[:min(len(b)&^3, quoteLimit)]
+	return packet.Error(p.Target.Addr(), p.Source.Addr(), kind, code, value, quoted)
+}
+
+func TestPortsRunOut(t *testing.T) {
+	n := twoPorts(t)
+	n.kinds(t, func(t *testing.T, f family, protocol model.Protocol) {
+		id := n.backendSet(model.RoleVIPInternal, protocol, f)
+		front := n.front(f)
+		set := n.serve(front, &model.Set{Key: id, Backends: withPort(8080, f.remote)})
+		k := talkTo(f, protocol, front, netip.AddrPortFrom(f.remote, 8080))
+		first, second := n.begin(k.from(1)), n.begin(k.from(2))
+		if first.source == second.source {
+			t.Errorf("both flows have the source %s", first.source)
+		}
+		exhausted := n.counter(counterPortsExhausted)
+		third := k.from(3).there(opening[protocol], "who has no port is told so")
+		n.in(n.eth0, third.Bytes()).answered(closed(third))
+		if n.counter(counterPortsExhausted) == exhausted {
+			t.Errorf("the want of ports was not counted")
+		}
+		n.expectRefused(front, protocol, 8)
+		n.expectFlows(4, 0)
+		n.send(first, opening[protocol], "who has one keeps it")
+
+		t.Run("a port of an attempt without an answer is given away after some seconds", func(t *testing.T) {
+			n.age(4 * time.Second)
+			n.send(second, opening[protocol], "this one is alive")
+			third := n.begin(k.from(3))
+			if third.source != first.source {
+				t.Errorf("the new flow has the source %s, want that of the attempt without an answer, %s", third.source, first.source)
+			}
+			n.expectFlows(4, 0)
+			n.reply(third, answer[protocol], "")
+			n.reply(second, answer[protocol], "")
+			n.send(third, amid[protocol], "")
+			n.send(second, amid[protocol], "")
+		})
+
+		t.Run("one of an open flow is not, until that is over", func(t *testing.T) {
+			late := k.from(4).there(opening[protocol], "")
+			n.age(time.Minute)
+			n.in(n.eth0, late.Bytes()).answered(closed(late))
+			n.expectFlows(0, 4)
+			n.age(25 * time.Hour)
+			n.begin(k.from(4))
+			n.expectFlows(2, 2)
+		})
+		n.withdraw(front, set)
+	})
+}
+
+func TestTheNodesOwnSocketsKeepTheirPorts(t *testing.T) {
+	n := twoPorts(t)
+	n.kinds(t, func(t *testing.T, f family, protocol model.Protocol) {
+		front := n.front(f)
+		set := n.serve(front, &model.Set{Key: n.backendSet(model.RoleVIPInternal, protocol, f), Backends: withPort(8080, f.remote)})
+		defer n.withdraw(front, set)
+		taken := netip.AddrPortFrom(f.second, 62001)
+		defer n.listen(t, protocol, taken)()
+		k := talkTo(f, protocol, front, netip.AddrPortFrom(f.remote, 8080))
+		if first := n.begin(k.from(1)); first.source == taken {
+			t.Errorf("the flow has the source %s of a socket", taken)
+		}
+		second := k.from(2).there(opening[protocol], "")
+		n.in(n.eth0, second.Bytes()).answered(closed(second))
+	})
+}
+
+func TestAnswersNeverBelongToTwoFlows(t *testing.T) {
+	n := newNode(t)
+	n.kinds(t, func(t *testing.T, f family, protocol model.Protocol) {
+		backends := withPort(8080, f.pod)
+		serve := func() (netip.AddrPort, SetID) {
+			key, front := n.backendSet(model.RoleVIPInternal, protocol, f), n.front(f)
+			return front, n.serve(front, &model.Set{Key: key, Backends: backends})
+		}
+		one, oneSet := serve()
+		other, otherSet := serve()
+		k, l := talkTo(f, protocol, one, backends[0].AddrPort), talkTo(f, protocol, other, backends[0].AddrPort)
+		k = n.open(k)
+		p := l.there(opening[protocol], "the same client port by another Service")
+		n.in(n.eth0, p.Bytes()).answered(closed(p))
+		n.expectRefused(other, protocol, 8)
+		n.expectFlows(0, 2)
+		n.reply(k, amid[protocol], "the first flow has its answers")
+
+		n.publish(otherSet, &model.Set{Key: n.current.names[otherSet].mustKey(t), Backends: withPort(8081, f.pod)})
+		n.open(l)
+		n.expectFlows(0, 4)
+		n.reply(k, amid[protocol], "and has them still")
+		n.withdraw(one, oneSet)
+		n.withdraw(other, otherSet)
+	})
+}
+
+func TestAFlowThatLostOneDirectionIsOpenedAgain(t *testing.T) {
+	n := newNode(t)
+	n.either(t, func(t *testing.T, k talk, _ SetID) {
+		k = n.open(k)
+		for key, f := range n.flowsIn(mapFlows) {
+			if f.Flags&flowReply != 0 {
+				continue
+			}
+			if err := n.current.maps[mapFlows].Delete(key); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p := k.there(amid[k.protocol], "")
+		o := n.in(n.eth0, p.Bytes())
+		if k.protocol == model.TCP {
+			o.answered(reset(p))
+		}
+		k = n.open(k)
+		n.reply(k, amid[k.protocol], "")
+	})
+}
+
+// listen makes a socket of the node's own; the returned function closes it.
+func (n *node) listen(t *testing.T, protocol model.Protocol, at netip.AddrPort) (stop func()) {
+	t.Helper()
+	var socket io.Closer
+	n.do(func() (err error) {
+		if protocol == model.UDP {
+			socket, err = net.ListenPacket("udp", at.String())
+			return err
+		}
+		socket, err = net.Listen("tcp", at.String())
+		return err
+	})
+	return func() { socket.Close() }
+}
