@@ -240,11 +240,7 @@ func (c *controller) startNode(spec nodeSpec, ready chan<- error) error {
 }
 
 func (c *controller) kubectl(ctx context.Context, stdin []byte, args ...string) (string, error) {
-	out, err := runCommand(ctx, stdin, c.program("kubectl"), append([]string{"--kubeconfig=" + c.kubeconfig(c.admin.name)}, args...)...)
-	if cause := context.Cause(ctx); cause != nil {
-		return "", cause
-	}
-	return out, err
+	return runCommand(ctx, stdin, c.program("kubectl"), append([]string{"--kubeconfig=" + c.kubeconfig(c.admin.name)}, args...)...)
 }
 
 func (c *controller) certificate() string { return c.run("server.crt") }

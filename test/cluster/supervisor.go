@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -62,12 +63,17 @@ func lastLine(path string) string {
 	return string(lines[len(lines)-1])
 }
 
-// runCommand runs a program to its end and returns what it printed.
+// runCommand runs a program to its end and returns what it printed. If it is
+// the context that ends it, the reason is the context's.
 func runCommand(ctx context.Context, stdin []byte, program string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, program, args...)
 	var out, complaint bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &out, &complaint
-	if err := cmd.Run(); err != nil {
+	err := cmd.Run()
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		return "", cause
+	}
+	if err != nil {
 		return "", fmt.Errorf("%s %q: %w: %s", filepath.Base(program), args, err, bytes.TrimSpace(complaint.Bytes()))
 	}
 	return out.String(), nil
@@ -78,16 +84,21 @@ func runCommand(ctx context.Context, stdin []byte, program string, args ...strin
 func eventually(ctx context.Context, limit time.Duration, what string, try func(context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	last := errors.New("no answer")
 	for {
 		err := try(limited)
 		if err == nil {
 			return nil
 		}
+		if limited.Err() == nil {
+			last = err // else it says no more than that there is no time
+		}
 		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
 		case <-limited.Done():
-			return fmt.Errorf("%s: not within %s: %w", what, limit, err)
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			return fmt.Errorf("%s: not within %s: %w", what, limit, last)
 		case <-time.After(200 * time.Millisecond):
 		}
 	}
