@@ -76,6 +76,10 @@ func (n *NetNS) BridgedPod(t testing.TB, name, bridge string, gateways []netip.A
 	}
 	Veth(t, End{NetNS: n, Link: name}, eth0)
 	n.Plug(t, name, bridge)
+	// A bridge without a port has no carrier, and none of its addresses of IPv6.
+	if err := (End{NetNS: n, Link: bridge}).settle(); err != nil {
+		t.Fatalf("pod %s: %v", name, err)
+	}
 	for _, via := range gateways {
 		pod.Route(t, everything(via), via, "eth0")
 		n.Sysctl(t, forwarding(via), "1")

@@ -118,7 +118,10 @@ func (tap *Tap) record(b, control []byte, from unix.Sockaddr) {
 
 // ofTheLink tells what machines on a link say to each other about it.
 func ofTheLink(p Packet) bool {
-	return p.Target.Addr().IsMulticast() || p.Protocol == unix.IPPROTO_ICMPV6 && p.Type >= 133 && p.Type <= 137
+	const redirect4, solicitation6, redirect6 = 5, 133, 137
+	return p.Target.Addr().IsMulticast() ||
+		p.Protocol == unix.IPPROTO_ICMP && p.Type == redirect4 ||
+		p.Protocol == unix.IPPROTO_ICMPV6 && p.Type >= solicitation6 && p.Type <= redirect6
 }
 
 // unfinished reads from the kernel's note about a packet whether its checksum
