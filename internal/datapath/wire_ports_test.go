@@ -99,7 +99,7 @@ func TestPortsRunOut(t *testing.T) {
 		n.expectFlows(4, 0)
 		n.send(first, opening[protocol], "who has one keeps it")
 
-		t.Run("a port of an attempt without an answer is given away after some seconds", func(t *testing.T) {
+		n.part(t, "a port of an attempt without an answer is given away after some seconds", func(t *testing.T) {
 			n.age(4 * time.Second)
 			n.send(second, opening[protocol], "this one is alive")
 			third := n.begin(k.from(3))
@@ -113,7 +113,7 @@ func TestPortsRunOut(t *testing.T) {
 			n.send(second, amid[protocol], "")
 		})
 
-		t.Run("one of an open flow is not, until that is over", func(t *testing.T) {
+		n.part(t, "one of an open flow is not, until that is over", func(t *testing.T) {
 			late := k.from(4).there(opening[protocol], "")
 			n.age(time.Minute)
 			n.in(n.eth0, late.Bytes()).answered(closed(late))

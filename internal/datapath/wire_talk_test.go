@@ -7,8 +7,6 @@ import (
 	"slices"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/fairlead-io/fairlead/internal/model"
 	"github.com/fairlead-io/fairlead/test/lab/packet"
 )
@@ -137,12 +135,19 @@ func (n *node) open(k talk) talk {
 	return k
 }
 
-// run is a part of a test on a node that knows no flows.
-func (n *node) run(t *testing.T, name string, test func(t *testing.T)) {
+// part is a part of a test, on a node as the parts before left it.
+func (n *node) part(t *testing.T, name string, test func(t *testing.T)) {
 	whole := n.t
 	t.Run(name, func(t *testing.T) {
 		n.t = t
 		defer func() { n.t = whole }()
+		test(t)
+	})
+}
+
+// run is a part of a test on a node that knows no flows.
+func (n *node) run(t *testing.T, name string, test func(t *testing.T)) {
+	n.part(t, name, func(t *testing.T) {
 		n.forgetFlows()
 		test(t)
 	})
@@ -195,10 +200,9 @@ func (k frontendKey) model() model.FrontendKey {
 	return model.FrontendKey{Address: k.Address.addr(), Port: k.Port.uint16(), Protocol: model.Protocol(k.Protocol)}
 }
 
-// icmpOf is the family's protocol of errors.
-func icmpOf(f family) uint8 {
-	if f.client.Is4() {
-		return unix.IPPROTO_ICMP
+func (k talk) family() family {
+	if k.client.Addr().Is4() {
+		return ipv4
 	}
-	return unix.IPPROTO_ICMPV6
+	return ipv6
 }
