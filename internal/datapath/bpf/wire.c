@@ -265,13 +265,10 @@ static __always_inline void set_selection(struct packet *p, __u32 known)
 	__builtin_memcpy(s->source, p->key.source, sizeof(s->source));
 }
 
-/* A packet amid a connection that is not known here: it was opened before
- * this node took part, or it was forgotten. Where the address is the node's
- * own, the stack answers; elsewhere nobody would. */
-static __always_inline int unknown_flow(struct __sk_buff *skb, struct packet *p, __u32 flags)
+/* A packet to a Service amid a connection that is not known here: it was opened
+ * before this node took part, or it was forgotten. */
+static __always_inline int unknown_flow(struct __sk_buff *skb, struct packet *p)
 {
-	if (flags & ADDRESS_NODE)
-		return NEXT;
 	switch (select_backend(&p->selection, NULL)) {
 	case VERDICT_FORWARD:
 		break;
@@ -299,6 +296,7 @@ static __always_inline bool is_sender(const __be32 *a)
 /* The first packet of a flow, or one of none that is known. */
 static __noinline int open_flow(struct __sk_buff *skb, struct packet *p, __u32 flags)
 {
+	bool opens;
 	__u32 i;
 
 	if (!p)
@@ -307,13 +305,17 @@ static __noinline int open_flow(struct __sk_buff *skb, struct packet *p, __u32 f
 		count(COUNTER_FRAGMENTS_UNKNOWN);
 		return NEXT;
 	}
+	opens = p->key.protocol != IPPROTO_TCP || (p->tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN;
+	/* The node's own connections, and where there is none the stack says so. */
+	if (!opens && flags & ADDRESS_NODE)
+		return NEXT;
 	/* Nobody speaks from such an address, nobody else from the node's own:
 	 * the stack says so. */
 	if (!is_sender(p->key.source) || (!inside && known_of(p->key.source) & ADDRESS_NODE))
 		return NEXT;
 	set_selection(p, flags);
-	if (p->key.protocol == IPPROTO_TCP && (p->tcp_flags & (TCP_SYN | TCP_ACK)) != TCP_SYN)
-		return unknown_flow(skb, p, flags);
+	if (!opens)
+		return unknown_flow(skb, p);
 	p->selection.hash = hash_of(&p->key);
 	for (i = 0; i < BACKEND_TRIES; i++) {
 		switch (select_backend(&p->selection, NULL)) {
