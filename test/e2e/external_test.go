@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"fmt"
-	"net/netip"
 	"testing"
 
 	"github.com/fairlead-io/fairlead/test/lab/traffic"
@@ -81,44 +80,6 @@ func TestNodeAddressClaims(t *testing.T) {
 			for _, w := range ways {
 				rig.Expect(t, pod, w, nodeAddrs, port, c.server)
 				rig.Expect(t, pod, w, claim.VIP, port, "web")
-			}
-		})
-	}
-}
-
-func TestSourceRanges(t *testing.T) {
-	const port = 30080
-	n := startNode(t)
-	b := n.backend(t, "web")
-	place, addrs := n.pod(t, "client")
-	vip := n.externalAddress()
-	web := rig.Service{Name: "web", VIP: n.vip(), NodePort: port, Ingress: rig.Ingress(vip, "")}
-
-	for _, c := range []struct {
-		name           string
-		ranges         string
-		bound, unbound string // errors of sockets with and without an address of their own
-	}{
-		{"a source in range is let through once it is known (R22)", `" 10.0.1.0/24 ", "fd00:1::/64"`, "", dropped},
-		{"a source out of range is dropped (R22)", `"10.9.0.0/16", "fd00:9::/64"`, dropped, dropped},
-		{"a range of all addresses is open (R22)", `"0.0.0.0/0", "::/0"`, "", ""},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			web := web
-			web.Spec = "type: LoadBalancer, loadBalancerSourceRanges: [" + c.ranges + "]"
-			n.Serve(t, web, rig.Ready(b))
-			client := traffic.StartClient(t, place)
-			for _, w := range ways {
-				client.From = netip.AddrPort{}
-				rig.ExpectError(t, client, w, vip, rig.ServicePort, c.unbound)
-				client.From = netip.AddrPortFrom(w.To(addrs, 0).Addr(), 0)
-				rig.ExpectError(t, client, w, vip, rig.ServicePort, c.bound)
-				// Neither ClusterIP nor NodePort knows ranges.
-				for _, from := range []netip.AddrPort{{}, client.From} {
-					client.From = from
-					rig.Expect(t, client, w, web.VIP, rig.ServicePort, "web")
-					rig.Expect(t, client, w, nodeAddrs, port, "web")
-				}
 			}
 		})
 	}
