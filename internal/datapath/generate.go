@@ -7,5 +7,5 @@ package datapath
 //
 //go:generate go tool bpf2go -go-package datapath -target bpfel -cc clang -cflags "-O2 -g -mcpu=v3 -Wall -Werror $BPF_INCLUDES" sock bpf/sock.c
 //go:generate go tool bpf2go -no-global-types -go-package datapath -target bpfel -cc clang -cflags "-O2 -g -mcpu=v3 -Wall -Werror $BPF_INCLUDES" wire bpf/wire.c
-//go:generate go tool bpf2go -go-package datapath -target bpfel -cc clang -cflags "-O2 -g -mcpu=v3 -Wall -Werror $BPF_INCLUDES" release bpf/release.c
+//go:generate go tool bpf2go -no-global-types -go-package datapath -target bpfel -cc clang -cflags "-O2 -g -mcpu=v3 -Wall -Werror $BPF_INCLUDES" release bpf/release.c
 //go:generate go tool bpf2go -go-package datapath -target bpfel -cc clang -cflags "-O2 -g -mcpu=v3 -Wall -Werror $BPF_INCLUDES" source bpf/source.c

@@ -3,6 +3,7 @@
 package datapath
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+	"time"
 
 	"github.com/cilium/ebpf"
 	"github.com/google/go-cmp/cmp"
@@ -397,6 +399,84 @@ func TestWhatMakesAPassDue(t *testing.T) {
 		if got := due(r.Datapath); got != c.want {
 			t.Errorf("%s: a pass is due: %v, want %v", c.name, got, c.want)
 		}
+	}
+}
+
+// Extents are used again, so a word comes back with other backends.
+func TestAnUnconnectedSocketLeavesABackendThatIsGoneWhateverTheWord(t *testing.T) {
+	s := newStage(t)
+	k := service("web")
+	id := s.serve(firstVIP, forward(k, stageBackends[0]))
+	before := s.current.sets[id].Word
+	s.ask(0, firstVIP)
+	s.republish(id, forward(k, stageBackends[1]))
+	s.reclaimAll(uint64(smallSizes().Backends-1-2), int(smallSizes().Sets-1))
+	s.republish(id, forward(k, stageBackends[2]))
+	if now := s.current.sets[id].Word; now != before {
+		t.Fatalf("the word is %#x, want %#x again", now, before)
+	}
+	if got := s.ask(0, firstVIP); got != stageBackends[2] {
+		t.Errorf("%s is asked, want %s, the only one there is (R35)", got, stageBackends[2])
+	}
+}
+
+// Who was amid connect() when its backend left is connected to it after the
+// first pass, and nothing else happens then.
+func TestASocketThatIsConnectedJustAfterItsBackendWentIsReleased(t *testing.T) {
+	p := newPinned(t, smallSizes())
+	p.inhabit()
+	due(p.Datapath)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- p.ReleaseSockets(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	// A machine that is busy may come too late for the second pass.
+	for attempt := 0; ; attempt++ {
+		k := udp(fmt.Sprintf("dns-%d", attempt))
+		dns := p.serve(k, pinnedBackends...)
+		first := p.socket(unix.AF_INET, unix.SOCK_DGRAM, pinnedBackends[0], dns, pinnedBackends[0])
+		second := p.socket(unix.AF_INET, unix.SOCK_DGRAM, "", dns, pinnedBackends[0])
+		p.publish(dns, forward(k, pinnedBackends[1:]...))
+		awaitFault(t, first)
+		p.ns.Do(func() {
+			if err := unix.Connect(second, sockaddr(pinnedBackends[0])); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if failed(t, second, 2*releaseInterval) {
+			return
+		}
+		if attempt == 10 {
+			t.Fatal("none of the sockets was released")
+		}
+	}
+}
+
+// failed waits for the socket to fail.
+func failed(t *testing.T, fd int, patience time.Duration) bool {
+	t.Helper()
+	poll := []unix.PollFd{{Fd: int32(fd)}}
+	for {
+		n, err := unix.Poll(poll, int(patience.Milliseconds()))
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n > 0
+	}
+}
+
+func awaitFault(t *testing.T, fd int) {
+	t.Helper()
+	if !failed(t, fd, 10*time.Second) {
+		t.Fatal("the socket was not released in 10 s")
 	}
 }
 

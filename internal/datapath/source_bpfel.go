@@ -69,6 +69,15 @@ type sourceFlow struct {
 	Flags      uint8
 	At         uint8
 	Pad        uint8
+	Path       struct {
+		_      structs.HostLayout
+		Found  uint64
+		Next   [4]uint32
+		Device uint32
+		Mtu    uint16
+		Family uint8
+		Pad    uint8
+	}
 }
 
 type sourceFlowKey struct {

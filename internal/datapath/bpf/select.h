@@ -6,8 +6,7 @@
  * to an address of this node two hash look-ups more; to an address that is no
  * Service's three hash look-ups in all. Affinity adds an LRU
  * look-up and a binary search. An unconnected UDP socket that repeats itself
- * reads no slot, as long as the set's word is the one it saw last; with
- * affinity it adds the LRU look-up.
+ * searches its set; with affinity it adds the LRU look-up.
  */
 #ifndef FAIRLEAD_SELECT_H
 #define FAIRLEAD_SELECT_H
