@@ -26,7 +26,7 @@ import (
 func TestMain(m *testing.M) { lab.Main(m, roles()) }
 
 func roles() map[string]lab.Role {
-	all := map[string]lab.Role{"sockets": socketsRole, "pinned": pinnedRole}
+	all := map[string]lab.Role{"sockets": socketsRole, "pinned": pinnedRole, "flood": floodRole}
 	maps.Copy(all, traffic.Roles)
 	return all
 }
