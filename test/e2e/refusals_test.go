@@ -16,7 +16,10 @@ import (
 )
 
 func TestRefusals(t *testing.T) {
-	const port = 30080
+	const (
+		port       = 30080
+		outOfRange = "the source address is in none of loadBalancerSourceRanges"
+	)
 	n := startNode(t)
 	remote := n.remote(t, "remote")
 	vip := n.externalAddress()
@@ -45,7 +48,7 @@ func TestRefusals(t *testing.T) {
 		{"a pod at a Service without local endpoints (R10)", place, false, far.VIP, rig.ServicePort,
 			api.Refusal{Service: "default/far", Action: "drop", Reason: "the traffic policy is Local and no endpoint on this node is usable"}, dropped},
 		{"the node at an address with source ranges (R22)", n.Place(), true, vip, rig.ServicePort,
-			api.Refusal{Service: "default/guarded", Action: "drop", Reason: "loadBalancerSourceRanges apply and the socket is not bound to a source address"}, dropped},
+			api.Refusal{Service: "default/guarded", Action: "drop", Reason: outOfRange}, dropped},
 	} {
 		for _, w := range ways {
 			t.Run(c.name+" is told: "+w.Name, func(t *testing.T) {
@@ -57,7 +60,7 @@ func TestRefusals(t *testing.T) {
 				if w.UDP() {
 					want.PortName, want.Protocol = "udp", "UDP"
 				}
-				want.NetNS = c.place.NetNS.Cookie(t)
+				want.NetNS, want.Path = c.place.NetNS.Cookie(t), "socket"
 				want.Command = commandOf(t, client.PID())
 				asked := uint64(0)
 				rig.Eventually(t, func() error {
@@ -71,6 +74,26 @@ func TestRefusals(t *testing.T) {
 			})
 		}
 	}
+
+	t.Run("a pod's packet at an address with source ranges is told (R22)", func(t *testing.T) {
+		for _, w := range ways {
+			client := traffic.StartClient(t, place)
+			before := n.refused(t, "default/guarded", outOfRange, w, vip, rig.ServicePort)
+			expectAnyError(t, client, w, vip, rig.ServicePort, silence(w))
+			want := api.Refusal{
+				SchemaVersion: api.SchemaVersion, PID: uint32(client.PID()), NetNS: place.NetNS.Cookie(t), Command: commandOf(t, client.PID()),
+				Address: w.Of(vip).String(), Port: rig.ServicePort, Protocol: "TCP", Service: "default/guarded", PortName: "tcp",
+				Path: "socket", Action: "drop", Reason: outOfRange,
+			}
+			if w.UDP() {
+				want.PortName, want.Protocol = "udp", "UDP"
+			}
+			rig.Eventually(t, func() error { return hasRefusal(monitor.Stdout(), want) })
+			if after := n.refused(t, "default/guarded", outOfRange, w, vip, rig.ServicePort); after <= before {
+				t.Errorf("%s: status counts %d, then %d", w.Name, before, after)
+			}
+		}
+	})
 
 	t.Run("status prints them", func(t *testing.T) {
 		out := n.Run(t, 0, "status")
