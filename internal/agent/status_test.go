@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/fairlead-io/fairlead/internal/api"
@@ -46,6 +47,18 @@ func TestATroubleIsAFindingAndUnhealthy(t *testing.T) {
 				t.Errorf("healthy: %v, findings %q; want %q", s.Healthy, s.Findings, c.troubles)
 			}
 		})
+	}
+}
+
+func TestSocketsThatCannotBeReleasedAreAFinding(t *testing.T) {
+	s := api.Status{Healthy: true, Synced: true, SocketPath: string(datapath.SocketOff), SocketsReleased: 5, SocketsStranded: 2}
+	judge(&s, 0, nil)
+	if s.Healthy || len(s.Findings) != 1 || !strings.Contains(s.Findings[0], "2 connected UDP sockets") || !strings.Contains(s.Findings[0], "hostPID") {
+		t.Errorf("healthy: %v, findings %q; want one that counts the sockets and says what helps (R35)", s.Healthy, s.Findings)
+	}
+	s.Healthy, s.Findings, s.SocketsStranded = true, nil, 0
+	if judge(&s, 0, nil); !s.Healthy || len(s.Findings) != 0 {
+		t.Errorf("healthy: %v, findings %q, although all were released", s.Healthy, s.Findings)
 	}
 }
 
