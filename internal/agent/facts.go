@@ -45,7 +45,10 @@ func (a *Agent) facts() (metrics.Facts, error) {
 	for _, use := range uses {
 		f.Maps = append(f.Maps, metrics.Map{Name: use.Name, Used: use.Used, Capacity: use.Capacity, Evictions: use.Evictions})
 	}
-	f.EventsLost, err = a.datapath.EventsLost()
+	if f.EventsLost, err = a.datapath.EventsLost(); err != nil {
+		return metrics.Facts{}, err
+	}
+	f.Packets, err = a.datapath.PacketCounts()
 	return f, err
 }
 

@@ -114,6 +114,9 @@ func (a *Agent) addKernel(s *api.Status) (err error) {
 	if s.EventsLost, err = a.datapath.EventsLost(); err != nil {
 		return err
 	}
+	if s.Packets, err = a.datapath.PacketCounts(); err != nil {
+		return err
+	}
 	releases := a.datapath.Releases()
 	s.SocketsReleased, s.SocketsStranded = releases.Sockets, releases.Stranded
 	s.Refusals = []api.RefusalCount{}

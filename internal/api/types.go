@@ -292,6 +292,13 @@ type Feature struct {
 	Cost    string `json:"cost"` // "" when present
 }
 
+// PacketCount is how many packets the packet path met that were neither plainly
+// translated nor refused.
+type PacketCount struct {
+	What  string `json:"what"`
+	Count uint64 `json:"count"`
+}
+
 // RefusalCount counts refused connections to one frontend.
 type RefusalCount struct {
 	Address  string `json:"address"`
@@ -365,6 +372,7 @@ type Status struct {
 	Maps        []MapUse       `json:"maps"`
 	Refusals    []RefusalCount `json:"refusals"`
 	EventsLost  uint64         `json:"eventsLost"` // refusals that monitor could not be told
+	Packets     []PacketCount  `json:"packets"`
 
 	// Connected UDP sockets whose backend is gone (R35): destroyed since the
 	// start, and those of now in namespaces that the agent cannot enter.

@@ -71,7 +71,7 @@ func statusText(s api.Status, wide, colour bool) string {
 	b.WriteString(statusFacts(s).text(false, colour))
 	section(&b, "Findings", s.Findings)
 	section(&b, "Objects that cannot be read", s.Problems)
-	for _, t := range []*table{sourceTable(s), healthTable(s), mapTable(s), featureTable(s, wide), attachmentTable(s, wide), refusalTable(s)} {
+	for _, t := range []*table{sourceTable(s), healthTable(s), mapTable(s), featureTable(s, wide), attachmentTable(s, wide), refusalTable(s), packetTable(s)} {
 		if len(t.rows) > 0 {
 			b.WriteString("\n" + t.text(wide, colour))
 		}
@@ -214,6 +214,17 @@ func refusalTable(s api.Status) *table {
 	t := &table{columns: columns("REFUSED ADDRESS", "SERVICE", "COUNT", "REASON")}
 	for _, r := range s.Refusals {
 		t.add(target(r.Address, r.Port, r.Protocol), r.Service, fmt.Sprint(r.Count), r.Reason)
+	}
+	return t
+}
+
+// packetTable shows what the packet path met at all.
+func packetTable(s api.Status) *table {
+	t := &table{columns: columns("PACKETS", "COUNT")}
+	for _, p := range s.Packets {
+		if p.Count > 0 {
+			t.add(p.What, fmt.Sprint(p.Count))
+		}
 	}
 	return t
 }

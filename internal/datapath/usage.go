@@ -188,28 +188,30 @@ func (d *Datapath) EventsLost() (uint64, error) {
 	return sumCounter(d.current.maps[mapCounters], counterEventsLost)
 }
 
-// PacketCounts are what the packet path has counted since its maps were made.
-type PacketCounts struct {
-	PortsExhausted   uint64 // flows refused because the node's own ports were all in use
-	FragmentsUnknown uint64 // fragments whose first one was not seen
-	Malformed        uint64 // packets to Service addresses that could not be read
-	Unroutable       uint64 // translated packets without a way to their target
-	TooBig           uint64 // packets answered with the size that fits
-	UnknownFlow      uint64 // packets amid a connection that is not known
-	Released         uint64 // UDP flows whose backend was gone (R35)
-	Failed           uint64 // packets dropped because the kernel could not change them
+// packetCounters are what the packet path counts besides refusals, in words.
+var packetCounters = []struct {
+	counter uint32
+	what    string
+}{
+	{counterPortsExhausted, "flow without a free port of the node"},
+	{counterNoFlow, "amid an unknown connection"},
+	{counterReleased, "datagram moved to another backend"},
+	{counterTooBig, "too big for its way"},
+	{counterUnroutable, "no way to its target"},
+	{counterFragmentsUnknown, "fragment without its first"},
+	{counterMalformed, "malformed"},
+	{counterFailed, "not changed by the kernel"},
 }
 
-// PacketCounts reads the packet path's counters.
-func (d *Datapath) PacketCounts() (c PacketCounts, err error) {
-	for counter, to := range map[uint32]*uint64{
-		counterPortsExhausted: &c.PortsExhausted, counterFragmentsUnknown: &c.FragmentsUnknown,
-		counterMalformed: &c.Malformed, counterUnroutable: &c.Unroutable, counterTooBig: &c.TooBig,
-		counterNoFlow: &c.UnknownFlow, counterReleased: &c.Released, counterFailed: &c.Failed,
-	} {
-		if *to, err = d.sum([]uint32{counter}); err != nil {
-			return PacketCounts{}, err
+// PacketCounts reads what the packet path has counted since its maps were made.
+func (d *Datapath) PacketCounts() ([]api.PacketCount, error) {
+	counts := make([]api.PacketCount, 0, len(packetCounters))
+	for _, c := range packetCounters {
+		n, err := sumCounter(d.current.maps[mapCounters], c.counter)
+		if err != nil {
+			return nil, err
 		}
+		counts = append(counts, api.PacketCount{What: c.what, Count: n})
 	}
-	return c, nil
+	return counts, nil
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairlead-io/fairlead/internal/api"
 )
 
 // Facts is what the agent reads of itself for one scrape.
@@ -26,6 +28,7 @@ type Facts struct {
 
 	Maps       []Map
 	EventsLost uint64
+	Packets    []api.PacketCount
 
 	HealthChecks       int
 	HealthChecksFailed int
@@ -94,6 +97,11 @@ var list = []Metric[Facts]{
 	maps("fairlead_map_capacity", help("Entries that a map in the kernel has room for"), gauge, func(m Map) float64 { return float64(m.Capacity) }),
 	maps("fairlead_map_evictions_total", help("Entries that a map in the kernel forgot for want of room"), counter, func(m Map) float64 { return float64(m.Evictions) }),
 	Value("fairlead_refusal_events_lost_total", help("Refused connections that are missing in fairlead_refused_connections_total"), counter, func(f Facts) float64 { return float64(f.EventsLost) }),
+	{Name: "fairlead_packets_total", Help: help("Packets on the wire that were neither plainly translated nor refused, by what was the matter"), Type: counter, Labels: []string{"what"}, Read: func(f Facts, emit func(float64, ...string)) {
+		for _, p := range f.Packets {
+			emit(float64(p.Count), p.What)
+		}
+	}},
 	Value("fairlead_health_checks", help("Services whose health-check node port is answered here"), gauge, func(f Facts) float64 { return float64(f.HealthChecks) }),
 	Value("fairlead_health_checks_failed", help("Services whose health-check node port cannot be listened on everywhere"), gauge, func(f Facts) float64 { return float64(f.HealthChecksFailed) }),
 }

@@ -18,6 +18,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
+
+	"github.com/fairlead-io/fairlead/internal/api"
 )
 
 var update = flag.Bool("update", false, "write the table in docs/metrics.md anew")
@@ -35,7 +37,7 @@ func someFacts() (Facts, error) {
 			{"external", "IPv4"}: 2,
 		},
 		LastSynced: time.Unix(1000, 500_000_000), LastQueued: time.Unix(1001, 0), LastCompared: time.Unix(900, 0),
-		Repaired: 4, Maps: []Map{{"fairlead_frontends", 7, 100, 6}}, EventsLost: 8, HealthChecks: 2, HealthChecksFailed: 1,
+		Repaired: 4, Maps: []Map{{"fairlead_frontends", 7, 100, 6}}, EventsLost: 8, Packets: []api.PacketCount{{What: "malformed", Count: 5}}, HealthChecks: 2, HealthChecksFailed: 1,
 	}, nil
 }
 
@@ -78,6 +80,7 @@ func TestMetricsSayWhatHappenedAndWhatIs(t *testing.T) {
 		`fairlead_source_stale{kind="Service"} 1`,
 		`fairlead_unreadable_objects 1`,
 		`fairlead_services 3`,
+		`fairlead_packets_total{what="malformed"} 5`,
 		`fairlead_frontends{status="Done"} 5`,
 		`fairlead_frontends{status="Error"} 1`,
 		`fairlead_no_local_endpoints{ip_family="IPv4",traffic_policy="external"} 2`,
