@@ -35,7 +35,7 @@ type flow struct {
 	Owner      uint32
 	Set        uint32
 	Seal       uint32
-	Word       uint64
+	Stamp      uint64
 	Used       uint64 // nanoseconds of CLOCK_MONOTONIC, to about a second
 	Sequence   uint32
 	State      uint8

@@ -62,7 +62,7 @@ type sockFlow struct {
 	Owner      uint32
 	Set        uint32
 	Seal       uint32
-	Word       uint64
+	Stamp      uint64
 	Used       uint64
 	Sequence   uint32
 	State      uint8

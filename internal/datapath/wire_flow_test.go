@@ -223,3 +223,26 @@ func TestAttemptsAtABackendThatIsGoneMoveOn(t *testing.T) {
 		n.expectFlows(2, 0)
 	})
 }
+
+// Extents are used again, so a set's word comes back with other backends.
+func TestDatagramsLeaveABackendThatIsGoneWhateverTheWord(t *testing.T) {
+	n := newNode(t)
+	key, front := n.backendSet(model.RoleVIPInternal, model.UDP, ipv4), n.front(ipv4)
+	set := func(port uint16, backends ...netip.Addr) *model.Set {
+		return &model.Set{Key: key, Backends: withPort(port, backends...)}
+	}
+	id := n.serve(front, set(8, ipv4.pod))
+	word := n.current.sets[id].Word
+	k := n.open(talkTo(ipv4, model.UDP, front, netip.AddrPortFrom(ipv4.pod, 8)))
+	n.send(k, 0, "the backend is known to be in the set")
+	n.publish(id, set(9, ipv4.pod, ipv4.remote))
+	n.reclaimAll(uint64(n.cfg.Sizes.Backends-1-3), int(n.cfg.Sizes.Sets)-1)
+	last := set(10, ipv4.pod)
+	n.publish(id, last)
+	if now := n.current.sets[id].Word; now != word {
+		t.Fatalf("the word is %#x, want %#x again", now, word)
+	}
+	if o := n.in(n.eth0, k.there(0, "").Bytes()); o.packet().Target != last.Backends[0].AddrPort {
+		t.Errorf("the datagram went to %s, want %s, the only one there is (R35)", o.packet().Target, last.Backends[0].AddrPort)
+	}
+}

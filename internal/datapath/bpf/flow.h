@@ -89,17 +89,26 @@ static __always_inline __u64 age_of(const struct flow *f)
 	return age > 0 ? age : 0;
 }
 
+/* What tells a publication of a set from all others. The word alone does not:
+ * an extent is used again. */
+static __always_inline __u64 stamp_of(const struct set *set, __u64 word)
+{
+	return word + READ_ONCE(set->generation) * 0x9e3779b97f4a7c15ULL;
+}
+
 /* Whether the flow's backend still is in its set, draining ones included (R9).
- * As long as the set's word is the one that was seen last, nothing is searched. */
+ * As long as the set's stamp is the one that was seen last, nothing is searched. */
 static __always_inline bool has_backend(struct flow *f, struct packet *p)
 {
+	__u64 stamp;
 	__u32 id = p->flow.set;
 	struct set *set = bpf_map_lookup_elem(&fairlead_sets, &id);
 
 	if (!set || READ_ONCE(set->owner) != p->flow.owner)
 		return false;
 	p->selection.word = READ_ONCE(set->word);
-	if (p->selection.word == p->flow.word)
+	stamp = stamp_of(set, p->selection.word);
+	if (stamp == p->flow.stamp)
 		return true;
 	p->selection.owner = p->flow.owner;
 	__builtin_memcpy(p->selection.backend.address, p->flow.target,
@@ -108,7 +117,7 @@ static __always_inline bool has_backend(struct flow *f, struct packet *p)
 	p->selection.backend.pad = 0;
 	if (!is_member(&p->selection, &p->selection.backend))
 		return false;
-	f->word = p->selection.word;
+	f->stamp = stamp;
 	return true;
 }
 

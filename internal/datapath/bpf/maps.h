@@ -297,7 +297,7 @@ struct flow {
 	__u32 owner;
 	__u32 set;
 	__u32 seal; /* flow_seal() of the key and the fields above, and of flags */
-	__u64 word; /* of the set, when the backend was last known to be in it */
+	__u64 stamp; /* of the set, when the backend was last found in it; 0: not yet */
 	__u64 used; /* nanoseconds of CLOCK_MONOTONIC, to about a second */
 	__u32 sequence; /* of a reply's SYN */
 	__u8 state;

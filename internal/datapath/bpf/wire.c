@@ -207,7 +207,6 @@ static __always_inline bool make_flow(struct __sk_buff *skb, struct packet *p)
 	p->flow.target_port = s->backend.port;
 	p->flow.owner = s->owner;
 	p->flow.set = s->set;
-	p->flow.word = s->word;
 	p->flow.used = now;
 	if (!choose_way(skb, p))
 		return false;
