@@ -4,7 +4,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 
@@ -30,45 +29,14 @@ func localAddresses() ([]netip.Addr, error) {
 	return addresses, nil
 }
 
-// listAddresses asks again when an address changed while the kernel listed
-// them: such a list is neither what was nor what is.
-func listAddresses() (list []netlink.Addr, err error) {
-	const tries = 5
-	for range tries {
-		if list, err = netlink.AddrList(nil, unix.AF_UNSPEC); !errors.Is(err, netlink.ErrDumpInterrupted) {
-			break
-		}
-	}
-	return list, err
+func listAddresses() ([]netlink.Addr, error) {
+	return untilWhole(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, unix.AF_UNSPEC) })
 }
 
-// addressBuffer holds the announcements of thousands of addresses at once, as
-// when a device goes that had them.
-const addressBuffer = 1 << 20
-
-// followAddresses calls changed once it can miss nothing more, and after every
-// change of an address, until ctx ends. An error says that changes may have
-// been missed from here on, as when the kernel had more to tell than it could keep.
-func followAddresses(parent context.Context, changed func()) error {
-	ctx, cancel := context.WithCancel(parent)
-	defer cancel()
-	var failure error // set before updates is closed
-	updates := make(chan netlink.AddrUpdate, 64)
-	err := netlink.AddrSubscribeWithOptions(updates, ctx.Done(), netlink.AddrSubscribeOptions{
-		ErrorCallback:     func(err error) { failure = err },
-		ReceiveBufferSize: addressBuffer,
-		// Beyond net.core.rmem_max.
-		ReceiveBufferForceSize: true,
-	})
-	if err != nil {
+// followAddresses calls changed as followKernel does, for addresses.
+func followAddresses(ctx context.Context, changed func()) error {
+	if err := followKernel(ctx, changed, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR); err != nil {
 		return fmt.Errorf("follow the node's addresses: %w", err)
 	}
-	changed()
-	for range updates {
-		changed()
-	}
-	if parent.Err() != nil {
-		return nil
-	}
-	return fmt.Errorf("follow the node's addresses: %w", failure)
+	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -35,6 +36,7 @@ type Agent struct {
 	writer     *tables.Writer
 	reconciler *reconciler.Reconciler
 	node       *nodeTracker
+	devices    *deviceTracker // nil: no packet path
 	refusals   *broadcast
 
 	eligibility   eligibility
@@ -71,7 +73,7 @@ func Run(ctx context.Context, cfg Config, log *slog.Logger) error {
 		return err
 	}
 	server := &http.Server{Handler: api.NewHandler(a), ReadHeaderTimeout: 10 * time.Second}
-	return a.serve(ctx, append(a.health(),
+	return a.serve(ctx, append(append(a.health(), a.followDevices()...),
 		func(context.Context) error { return ignoreClosed(server.Serve(listener)) },
 		func(ctx context.Context) error { <-ctx.Done(); return server.Close() },
 		func(ctx context.Context) error { a.writer.Run(ctx); return nil },
@@ -154,6 +156,7 @@ func (a *Agent) openDatapath(ctx context.Context) error {
 	}
 	cfg := datapath.Config{
 		PinPath: a.cfg.PinPath, Cgroup: a.cfg.Cgroup, SocketMode: a.cfg.SocketMode,
+		Wire:      datapath.Wire{On: a.cfg.PacketPath, Clsact: a.cfg.Clsact, SNATPorts: a.cfg.SNATPorts},
 		HostNetNS: cookie, ServiceCIDRs: a.cfg.ServiceCIDRs, Node: a.cfg.NodeName, Sizes: a.cfg.Sizes,
 		MaglevTableSize: a.cfg.MaglevTableSize,
 	}
@@ -182,11 +185,29 @@ func (a *Agent) build() (err error) {
 	a.node = newNodeTracker(a.cfg, a.log, a.writer.SetNode, a.publishAddresses)
 	a.node.listening = a.nodesOwn
 	a.node.look()
+	a.buildDevices()
 	a.reconciler, err = reconciler.New(reconciler.Config{
 		Tables: a.tables, Datapath: a.datapath, Log: a.log,
 		CompareInterval: a.cfg.CompareInterval, Filled: a.attach, Tried: a.tried,
 	})
 	return err
+}
+
+func (a *Agent) buildDevices() {
+	if !a.cfg.PacketPath {
+		return
+	}
+	node := func() []netip.Addr { n, _ := a.node.current(); return n.Addresses }
+	a.devices = newDeviceTracker(a.cfg, a.log, node, a.datapath.SetDevices)
+	a.devices.look()
+}
+
+// followDevices are the parts that do so, if there is a packet path.
+func (a *Agent) followDevices() []func(context.Context) error {
+	if a.devices == nil {
+		return nil
+	}
+	return []func(context.Context) error{a.devices.run, a.devices.watch}
 }
 
 func (a *Agent) options() model.Options {
@@ -202,8 +223,14 @@ func (a *Agent) options() model.Options {
 // NodePorts come with them, and then the programs.
 func (a *Agent) attach() error {
 	a.node.begin()
+	if a.devices != nil {
+		a.devices.prepare()
+	}
 	if err := a.datapath.Attach(); err != nil {
 		return err
+	}
+	if a.devices != nil {
+		a.devices.begin()
 	}
 	var s api.Status
 	a.addRows(&s, a.tables.Snapshot())

@@ -31,6 +31,12 @@ type Config struct {
 	Cgroup     string // empty: the root of the cgroup v2 mount
 	SocketMode datapath.SocketMode
 
+	PacketPath bool
+	Devices    []string // patterns; empty: the rules choose
+	PodDevices []string // patterns
+	Clsact     bool     // even where the kernel has TCX
+	SNATPorts  datapath.Ports
+
 	NodePortAddresses      model.NodePortAddresses
 	ClusterCIDRs           []netip.Prefix // for trace: whose addresses are pods of this node
 	ServiceCIDRs           []netip.Prefix // the ranges of ClusterIPs (R38)
@@ -59,6 +65,9 @@ func (c *Config) validate() error {
 	case datapath.SocketAll, datapath.SocketHost, datapath.SocketOff:
 	default:
 		return fmt.Errorf("--socket-path %q is none of all, host, off", c.SocketMode)
+	}
+	if !c.PacketPath && len(c.Devices)+len(c.PodDevices) > 0 {
+		return errors.New("--devices and --pod-devices are for the packet path, which --packet-path=off leaves out: give one or the other")
 	}
 	if c.CompareInterval <= 0 {
 		return fmt.Errorf("--compare-interval %s: it must be longer than nothing", c.CompareInterval)

@@ -44,7 +44,7 @@ func (a *Agent) Explain(ctx context.Context, target string) (api.Explain, error)
 	for _, f := range rows {
 		explained := api.ExplainedFrontend{Frontend: f, Verdict: errNotFilled.Error()}
 		if err == nil {
-			explained.Kernel, explained.Verdict = drift.Entry(f, kernel), verdictOf(f, e.Selection, kernel)
+			explained.Kernel, explained.Verdict = drift.Entry(f, kernel), verdictOf(f, e.Selection, a.cfg.PacketPath, kernel)
 		}
 		e.Frontends = append(e.Frontends, explained)
 	}
@@ -114,7 +114,7 @@ func portsOf(rows []model.Row) string {
 
 // verdictOf says in words what a new connection meets, or where the layers
 // part.
-func verdictOf(f api.Frontend, selection string, kernel api.Kernel) string {
+func verdictOf(f api.Frontend, selection string, packetPath bool, kernel api.Kernel) string {
 	if differences := drift.Row(f, selection, kernel); len(differences) > 0 {
 		d := differences[0]
 		return fmt.Sprintf("the kernel differs: %s should be %s and is %s", d.Field, d.Want, d.Have)
@@ -123,8 +123,8 @@ func verdictOf(f api.Frontend, selection string, kernel api.Kernel) string {
 	case model.ActionUnsupported.String(), model.ActionShadowed.String():
 		return fmt.Sprintf("not in the kernel (%s): %s", f.Action, f.Reason)
 	}
-	if f.Scope == model.ScopeExternal.String() && !datapath.HasPacketPath {
-		return "nothing on this node translates traffic from outside yet; the kernel holds the set"
+	if f.Scope == model.ScopeExternal.String() && !packetPath {
+		return "nothing on this node translates traffic from outside (--packet-path=off); the kernel holds the set"
 	}
 	if f.Action != model.ActionForward.String() {
 		return fmt.Sprintf("a new connection is refused (%s): %s", f.Action, f.Reason)
@@ -142,7 +142,7 @@ func (a *Agent) Trace(ctx context.Context, requests []api.FlowRequest) ([]api.Tr
 	view := model.View{
 		Index: indexOf(snapshot), Node: &node,
 		ClusterCIDRs: a.cfg.ClusterCIDRs, ServiceCIDRs: a.cfg.ServiceCIDRs, NodePorts: a.cfg.NodePortAddresses,
-		Sockets: socketsServed(a.cfg.SocketMode), PacketPath: datapath.HasPacketPath,
+		Sockets: socketsServed(a.cfg.SocketMode), PacketPath: a.cfg.PacketPath,
 	}
 	traces := make([]api.Trace, 0, len(requests))
 	for _, r := range requests {

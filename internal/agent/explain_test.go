@@ -37,21 +37,23 @@ func TestVerdictSaysWhatANewConnectionMeets(t *testing.T) {
 	one := []api.Backend{{Address: "fd00::1", Port: 8080, State: "active"}}
 	two := append(one, api.Backend{Address: "fd00::2", Port: 8080})
 	for _, c := range []struct {
-		name string
-		row  api.Frontend
-		gone bool // from the kernel
-		want string
+		name    string
+		row     api.Frontend
+		gone    bool // from the kernel
+		packets bool // there is a packet path
+		want    string
 	}{
-		{"one backend is named", api.Frontend{Action: "forward", Backends: one}, false, "a new connection goes to [fd00::1]:8080"},
-		{"several are counted", api.Frontend{Action: "forward", Backends: two}, false, "a new connection goes to one of 2 backends"},
-		{"a refusal has its reason", api.Frontend{Action: "reject", Reason: "no endpoint"}, false, "a new connection is refused (reject): no endpoint"},
-		{"traffic from outside is nobody's without a packet path", api.Frontend{Action: "forward", Scope: "external", Backends: one}, false,
-			"nothing on this node translates traffic from outside yet; the kernel holds the set"},
-		{"nor is it refused", api.Frontend{Action: "drop", Scope: "external", Reason: "none is local"}, false,
-			"nothing on this node translates traffic from outside yet; the kernel holds the set"},
-		{"what is shadowed is not in the kernel", api.Frontend{Action: "shadowed", Scope: "external", Reason: "held by default/a"}, false,
+		{"one backend is named", api.Frontend{Action: "forward", Backends: one}, false, false, "a new connection goes to [fd00::1]:8080"},
+		{"several are counted", api.Frontend{Action: "forward", Backends: two}, false, false, "a new connection goes to one of 2 backends"},
+		{"a refusal has its reason", api.Frontend{Action: "reject", Reason: "no endpoint"}, false, true, "a new connection is refused (reject): no endpoint"},
+		{"traffic from outside is nobody's without a packet path", api.Frontend{Action: "forward", Scope: "external", Backends: one}, false, false,
+			"nothing on this node translates traffic from outside (--packet-path=off); the kernel holds the set"},
+		{"nor is it refused", api.Frontend{Action: "drop", Scope: "external", Reason: "none is local"}, false, false,
+			"nothing on this node translates traffic from outside (--packet-path=off); the kernel holds the set"},
+		{"with one it is served", api.Frontend{Action: "forward", Scope: "external", Backends: one}, false, true, "a new connection goes to [fd00::1]:8080"},
+		{"what is shadowed is not in the kernel", api.Frontend{Action: "shadowed", Scope: "external", Reason: "held by default/a"}, false, false,
 			"not in the kernel (shadowed): held by default/a"},
-		{"a difference goes before all else", api.Frontend{Action: "forward", Scope: "external", Backends: one}, true,
+		{"a difference goes before all else", api.Frontend{Action: "forward", Scope: "external", Backends: one}, true, false,
 			"the kernel differs: frontend should be forward to [fd00::1]:8080 and is none"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -60,7 +62,7 @@ func TestVerdictSaysWhatANewConnectionMeets(t *testing.T) {
 			if !c.gone {
 				kernel.Entries = []api.KernelEntry{entryOf(c.row)}
 			}
-			if got := verdictOf(c.row, "random", kernel); got != c.want {
+			if got := verdictOf(c.row, "random", c.packets, kernel); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 		})
@@ -74,11 +76,11 @@ func TestVerdictSaysThatTheKernelChoosesOtherwise(t *testing.T) {
 	}
 	entry := entryOf(row)
 	const all, differs = "a new connection goes to one of 2 backends", "the kernel differs: selection should be maglev and is random"
-	if got := verdictOf(row, "maglev", api.Kernel{Entries: []api.KernelEntry{entry}}); got != differs {
+	if got := verdictOf(row, "maglev", false, api.Kernel{Entries: []api.KernelEntry{entry}}); got != differs {
 		t.Errorf("without a table: %s, want %s", got, differs)
 	}
 	entry.MaglevEntries = 1021
-	if got := verdictOf(row, "maglev", api.Kernel{Entries: []api.KernelEntry{entry}}); got != all {
+	if got := verdictOf(row, "maglev", false, api.Kernel{Entries: []api.KernelEntry{entry}}); got != all {
 		t.Errorf("with a table: %s, want %s", got, all)
 	}
 }

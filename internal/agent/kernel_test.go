@@ -148,7 +148,7 @@ func TestAnAnnouncementThatTheKernelDroppedIsAnError(t *testing.T) {
 	}
 }
 
-// flood announces more than addressBuffer holds: an address that comes and
+// flood announces more than followBuffer holds: an address that comes and
 // goes takes more than 500 bytes each time.
 func flood(t *testing.T) {
 	t.Helper()
@@ -160,7 +160,7 @@ func flood(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 * addressBuffer / 500 {
+	for range 2 * followBuffer / 500 {
 		if err := errors.Join(netlink.AddrAdd(link, addr), netlink.AddrDel(link, addr)); err != nil {
 			t.Fatal(err)
 		}

@@ -4,9 +4,7 @@ package agent
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -17,13 +15,9 @@ import (
 	"github.com/fairlead-io/fairlead/internal/reflector"
 )
 
-const (
-	// nodeRefresh is how often the node's addresses and listening sockets are
-	// asked for; a change of an address is seen at once besides.
-	nodeRefresh = 10 * time.Second
-	// followRetry is how long to wait before addresses are followed again.
-	followRetry = time.Second
-)
+// nodeRefresh is how often the node's addresses and listening sockets are asked
+// for; a change of an address is seen at once besides.
+const nodeRefresh = 10 * time.Second
 
 // nodeTracker joins what the flags, the API and the kernel say of this node,
 // and tells the tables and the datapath.
@@ -33,10 +27,10 @@ const (
 // listed. The kernel is asked by one goroutine only, run, so that an older
 // answer never comes after a newer one.
 type nodeTracker struct {
+	*troubles
 	name    string
 	given   []netip.Addr
 	serve   model.NodePortAddresses
-	log     *slog.Logger
 	tell    func(model.Node)                     // the tables; short
 	publish func(own, served []netip.Addr) error // the datapath
 
@@ -56,12 +50,7 @@ type nodeTracker struct {
 	listeners []model.Listener
 	node      model.Node
 	served    []netip.Addr
-	troubles  map[trouble]error
 }
-
-// trouble is something that the tracker cannot do at present, and what that
-// means, in words that go before the error.
-type trouble string
 
 const (
 	addressesUnread    trouble = "the node's addresses cannot be read, those known last stay in force"
@@ -73,10 +62,10 @@ const (
 // newNodeTracker returns a tracker of the network namespace it is called in.
 func newNodeTracker(cfg Config, log *slog.Logger, tell func(model.Node), publish func(own, served []netip.Addr) error) *nodeTracker {
 	return &nodeTracker{
-		name: cfg.NodeName, given: cfg.NodeIPs, serve: cfg.NodePortAddresses, log: log,
-		tell: tell, publish: publish,
+		name: cfg.NodeName, given: cfg.NodeIPs, serve: cfg.NodePortAddresses,
+		troubles: newTroubles(log), tell: tell, publish: publish,
 		addresses: localAddresses, listening: listeners, follow: followAddresses,
-		wake: make(chan struct{}, 1), sockets: sockets{}, troubles: map[trouble]error{},
+		wake: make(chan struct{}, 1), sockets: sockets{},
 	}
 }
 
@@ -191,22 +180,10 @@ func (t *nodeTracker) run(ctx context.Context) error {
 // watch wakes run at every change of an address until ctx ends. Whenever it
 // may have missed one, it wakes run besides.
 func (t *nodeTracker) watch(ctx context.Context) error {
-	for {
-		err := t.follow(ctx, func() {
-			t.note(changesUnheard, nil)
-			t.signal()
-		})
-		if ctx.Err() != nil {
-			return nil
-		}
+	return keepFollowing(ctx, t.follow, func(err error) {
 		t.note(changesUnheard, err)
 		t.signal()
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(followRetry):
-		}
-	}
+	})
 }
 
 func (t *nodeTracker) signal() {
@@ -214,33 +191,4 @@ func (t *nodeTracker) signal() {
 	case t.wake <- struct{}{}:
 	default:
 	}
-}
-
-// note keeps what goes wrong until it goes well, and logs the beginning and
-// the end.
-func (t *nodeTracker) note(what trouble, err error) {
-	t.mu.Lock()
-	_, had := t.troubles[what]
-	delete(t.troubles, what)
-	if err != nil {
-		t.troubles[what] = err
-	}
-	t.mu.Unlock()
-	switch {
-	case err != nil && !had:
-		t.log.Error(string(what)+"; will try again", "error", err)
-	case err == nil && had:
-		t.log.Info("no longer: " + string(what))
-	}
-}
-
-// findings says in a sentence each what goes wrong at present.
-func (t *nodeTracker) findings() []string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var sentences []string
-	for _, what := range slices.Sorted(maps.Keys(t.troubles)) {
-		sentences = append(sentences, fmt.Sprintf("%s: %v", what, t.troubles[what]))
-	}
-	return sentences
 }

@@ -30,7 +30,7 @@ func (a *Agent) Status(context.Context) (api.Status, error) {
 		Synced: a.reconciler.Stats.Filled.Load(), LastWrite: snapshot.LastWrite(),
 		LastCompared: timeOf(a.reconciler.Stats.LastCompared.Load()), Repaired: a.reconciler.Stats.Repaired.Load(),
 		PinPath: a.cfg.PinPath, Cgroup: a.cfg.Cgroup, SocketPath: string(a.cfg.SocketMode),
-		PacketPath: "none: traffic from outside of this node is not translated",
+		PacketPath: a.packetPath(),
 		Features:   datapath.Features(),
 	}
 	for _, address := range node.Addresses {
@@ -45,6 +45,7 @@ func (a *Agent) Status(context.Context) (api.Status, error) {
 	if err := a.addKernel(&s); err != nil {
 		return api.Status{}, err
 	}
+	troubles = append(troubles, a.addDevices(&s)...)
 	judge(&s, a.datapath.Hooks(), troubles)
 	return s, nil
 }
@@ -158,7 +159,7 @@ func judge(s *api.Status, hooks int, troubles []string) {
 	}
 	ours := 0
 	for _, at := range s.Attachments {
-		if at.Ours {
+		if at.Ours && at.Device == "" {
 			ours++
 		}
 	}

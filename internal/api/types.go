@@ -285,6 +285,16 @@ type Attachment struct {
 	Ours    bool   `json:"ours"`
 }
 
+// Device is a device of the packet path, or one that would be if it could.
+type Device struct {
+	Name     string `json:"name"`
+	Index    int    `json:"index"`
+	Side     string `json:"side"`     // outside | inside
+	Why      string `json:"why"`      // it is one
+	Attached string `json:"attached"` // how our programs are: tcx | clsact; "" if they are not
+	Problem  string `json:"problem"`  // why it is not served; "" if it is
+}
+
 // Feature is a probed kernel feature and what its absence costs.
 type Feature struct {
 	Name    string `json:"name"`
@@ -367,6 +377,7 @@ type Status struct {
 	Cgroup      string         `json:"cgroup"`
 	SocketPath  string         `json:"socketPath"` // all | host | off
 	PacketPath  string         `json:"packetPath"`
+	Devices     []Device       `json:"devices"` // of the packet path
 	Attachments []Attachment   `json:"attachments"`
 	Features    []Feature      `json:"features"`
 	Maps        []MapUse       `json:"maps"`

@@ -39,6 +39,7 @@ type agentFlags struct {
 	socket       *string
 	pinPath      *string
 	socketPath   format
+	packet       *packetFlags
 	logLevel     slog.Level
 }
 
@@ -92,6 +93,7 @@ func addAgentFlags(cmd *cobra.Command) *agentFlags {
 	a.socket, a.pinPath = socketFlag(cmd), pinPathFlag(cmd)
 	flags.StringVar(&c.Cgroup, "cgroup", "", "`FOLDER` of the cgroup (version 2) whose processes are served; the root of the hierarchy if empty")
 	flags.Var(&a.socketPath, "socket-path", "whose connections to translate at the socket: all, the host's only, or none")
+	a.packet = addPacketFlags(cmd, c)
 	flags.StringSliceVar(&a.nodePorts, "nodeport-addresses", nil, "`CIDR` of the node addresses that serve NodePorts, or primary; all of them if empty; repeatable")
 	flags.Var(&a.clusterCIDRs, "cluster-cidr", "addresses of pods, which trace tells from strangers; repeatable")
 	flags.Var(&a.serviceCIDRs, "service-cidr", "addresses from which ClusterIPs are given: what no Service has of them is dropped; repeatable")
@@ -146,5 +148,6 @@ func (a *agentFlags) read() (agent.Config, error) {
 	config.NodeIPs, config.ClusterCIDRs, config.ServiceCIDRs = a.nodeIPs.values, a.clusterCIDRs.values, a.serviceCIDRs.values
 	config.Socket, config.PinPath = *a.socket, *a.pinPath
 	config.SocketMode = datapath.SocketMode(a.socketPath.value)
+	a.packet.read(&config)
 	return config, nil
 }

@@ -93,6 +93,8 @@ func (s stage) startAgent(t *testing.T, more ...string) *running {
 	t.Helper()
 	args := []string{"agent", "--node-name", kernelNode, "--manifests", s.manifests,
 		"--pin-path", s.pinPath, "--cgroup", s.cgroup.Path(), "--cluster-cidr", "10.0.0.0/16",
+		// The agent runs beside the tests, where the devices are the machine's.
+		"--packet-path", "off",
 		// The machine is not the test's to listen on: these are none of its addresses.
 		"--nodeport-addresses", "192.0.2.0/24,2001:db8::/32", "--healthz-bind-address", "", "--metrics-bind-address", ""}
 	r := start(t, append(args, more...)...)

@@ -14,8 +14,11 @@ func newCleanup(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cleanup",
 		Short: "Detach the programs and remove the maps, after the agent has ended",
-		Long: `Detach the programs and remove everything that is pinned. Service addresses are
-not translated on this node from then on; connections that are open go on.
+		Long: `Detach the programs, those on devices included, and remove everything that is
+pinned. Service addresses are not translated on this node from then on: connections
+that are open go on where they were translated at the socket, and end on the wire.
+Run it in the node's network namespace, where the devices are. A clsact qdisc stays,
+and so do ports in net.ipv4.ip_local_reserved_ports: others may rest on them.
 
 An agent that stops leaves all of it in force, so that the next one can take it
 over: this is for a node that is to be without Fairlead.`,

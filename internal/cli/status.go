@@ -71,7 +71,10 @@ func statusText(s api.Status, wide, colour bool) string {
 	b.WriteString(statusFacts(s).text(false, colour))
 	section(&b, "Findings", s.Findings)
 	section(&b, "Objects that cannot be read", s.Problems)
-	for _, t := range []*table{sourceTable(s), healthTable(s), mapTable(s), featureTable(s, wide), attachmentTable(s, wide), refusalTable(s), packetTable(s)} {
+	for _, t := range []*table{
+		sourceTable(s), healthTable(s), mapTable(s), featureTable(s, wide),
+		deviceTable(s), attachmentTable(s, wide), refusalTable(s), packetTable(s),
+	} {
 		if len(t.rows) > 0 {
 			b.WriteString("\n" + t.text(wide, colour))
 		}
@@ -194,6 +197,15 @@ func featureTable(s api.Status, wide bool) *table {
 	return t
 }
 
+// deviceTable shows the devices of the packet path.
+func deviceTable(s api.Status) *table {
+	t := &table{columns: append(columns("DEVICE", "SIDE", "ATTACHED", "PROBLEM"), wideColumns("INDEX", "WHY")...)}
+	for _, d := range s.Devices {
+		t.add(d.Name, d.Side, d.Attached, d.Problem, fmt.Sprint(d.Index), d.Why)
+	}
+	return t
+}
+
 // attachmentTable shows the programs of others, which were there before ours;
 // with -o wide also ours.
 func attachmentTable(s api.Status, wide bool) *table {
@@ -204,7 +216,7 @@ func attachmentTable(s api.Status, wide bool) *table {
 			owner = "fairlead"
 		}
 		if !a.Ours || wide {
-			t.add(a.Hook, a.Program, fmt.Sprint(a.ID), owner)
+			t.add(strings.TrimSpace(a.Device+" "+a.Hook), a.Program, fmt.Sprint(a.ID), owner)
 		}
 	}
 	return t

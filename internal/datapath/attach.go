@@ -5,6 +5,7 @@ package datapath
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -186,7 +187,7 @@ func (d *Datapath) compareHooks() (repaired int, err error) {
 }
 
 func (d *Datapath) loadPrograms() (*ebpf.Collection, error) {
-	programs, err := d.load(loadSock)
+	programs, err := d.load(loadSock, nil)
 	if err != nil {
 		return nil, fmt.Errorf("load the programs of the socket path: %w", err)
 	}
@@ -194,8 +195,8 @@ func (d *Datapath) loadPrograms() (*ebpf.Collection, error) {
 }
 
 // load loads the programs of an object for the current maps, with the settings
-// of the socket path.
-func (d *Datapath) load(read func() (*ebpf.CollectionSpec, error)) (*ebpf.Collection, error) {
+// that all objects have and those of its own.
+func (d *Datapath) load(read func() (*ebpf.CollectionSpec, error), own map[string]any) (*ebpf.Collection, error) {
 	spec, err := read()
 	if err != nil {
 		return nil, fmt.Errorf("read the embedded eBPF objects: %w", err)
@@ -209,6 +210,7 @@ func (d *Datapath) load(read func() (*ebpf.CollectionSpec, error)) (*ebpf.Collec
 		"have_command":       boolByte(haveCommand() == nil),
 		"have_service_cidrs": boolByte(len(d.cfg.ServiceCIDRs) > 0),
 	}
+	maps.Copy(settings, own)
 	for name, value := range settings {
 		if spec.Variables[name] == nil {
 			continue

@@ -60,6 +60,9 @@ var wireHooks = [...]wireHook{
 	egress:  {"egress", "fairlead_egress", ebpf.AttachTCXEgress, link.Tail(), netlink.HANDLE_MIN_EGRESS, 65520},
 }
 
+// DeviceHookCount is how many programs each device of the packet path has.
+const DeviceHookCount = len(wireHooks)
+
 // point is where a program attaches: a device in the agent's network
 // namespace, and a direction.
 type point struct {
@@ -259,32 +262,13 @@ func (d *Datapath) wirePrograms(inside bool) (*ebpf.Collection, error) {
 	if programs := d.wire.programs[inside]; programs != nil {
 		return programs, nil
 	}
-	spec, err := loadWire()
+	programs, err := d.load(loadWire, map[string]any{
+		"inside":     boolByte(inside),
+		"snat_first": d.cfg.Wire.SNATPorts.First,
+		"snat_last":  d.cfg.Wire.SNATPorts.Last,
+	})
 	if err != nil {
-		return nil, fmt.Errorf("read the embedded eBPF objects: %w", err)
-	}
-	ports := d.cfg.Wire.SNATPorts
-	for name, value := range map[string]any{
-		"host_netns":         d.cfg.HostNetNS,
-		"have_service_cidrs": boolByte(len(d.cfg.ServiceCIDRs) > 0),
-		"inside":             boolByte(inside),
-		"snat_first":         ports.First,
-		"snat_last":          ports.Last,
-	} {
-		if err := spec.Variables[name].Set(value); err != nil {
-			return nil, fmt.Errorf("set the program constant %s: %w", name, err)
-		}
-	}
-	replacements := map[string]*ebpf.Map{}
-	for name := range spec.Maps {
-		if m := d.current.maps[name]; m != nil {
-			spec.Maps[name] = d.spec.Maps[name].Copy()
-			replacements[name] = m
-		}
-	}
-	programs, err := ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{MapReplacements: replacements})
-	if err != nil {
-		return nil, fmt.Errorf("load the programs of the packet path: %w", readable(err))
+		return nil, fmt.Errorf("load the programs of the packet path: %w", err)
 	}
 	d.wire.programs[inside] = programs
 	return programs, nil
@@ -298,6 +282,14 @@ func (d *Datapath) closeWire() {
 
 // viaTCX says which way of attaching is used.
 func (d *Datapath) viaTCX() bool { return !d.cfg.Wire.Clsact && haveTCX() == nil }
+
+// WireVia is how devices are attached to: tcx or clsact.
+func (d *Datapath) WireVia() string {
+	if d.viaTCX() {
+		return "tcx"
+	}
+	return "clsact"
+}
 
 func (d *Datapath) openAttacher(viaTCX bool) (attacher, error) {
 	if viaTCX {

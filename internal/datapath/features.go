@@ -15,10 +15,11 @@ import (
 	"github.com/fairlead-io/fairlead/internal/api"
 )
 
-// Features probes the running kernel for what the socket path uses. A missing
+// Features probes the running kernel for what the two paths use. A missing
 // feature says what that costs; nothing is concluded from a version.
 func Features() []api.Feature {
 	helper := func(fn asm.BuiltinFunc) error { return features.HaveProgramHelper(ebpf.CGroupSockAddr, fn) }
+	onWire := func(fn asm.BuiltinFunc) error { return features.HaveProgramHelper(ebpf.SchedCLS, fn) }
 	probes := []struct {
 		name string
 		err  error
@@ -34,6 +35,10 @@ func Features() []api.Feature {
 		{"programs on the packets of sockets", haveSourceCheck(), "a pod's socket that is not bound to an address is refused where loadBalancerSourceRanges apply"},
 		{"destroying sockets from programs", haveSocketDestroy(), "a connected UDP socket keeps a backend that is gone until its process closes it"},
 		{"batched map writes", haveBatch(), "the agent cannot write the frontends map"},
+		{"programs on devices", features.HaveProgramType(ebpf.SchedCLS), "the packet path cannot work"},
+		{"TCX links", haveTCX(), "programs are attached to devices by filters on a clsact qdisc, where others can replace them"},
+		{"routes for packets", onWire(asm.FnFibLookup), "the packet path cannot work"},
+		{"sending to a neighbour that is not known yet", onWire(asm.FnRedirectNeigh), "the packet path cannot work"},
 	}
 	result := make([]api.Feature, 0, len(probes))
 	for _, p := range probes {

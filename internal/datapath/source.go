@@ -65,7 +65,7 @@ func (d *Datapath) ensureSourceCheck() error {
 // attachSourceCheck attaches the check, or gives its link the program that
 // uses the maps in force.
 func (d *Datapath) attachSourceCheck() error {
-	programs, err := d.load(loadSource)
+	programs, err := d.load(loadSource, nil)
 	if err != nil {
 		return fmt.Errorf("load the check of source addresses: %w", err)
 	}

@@ -48,7 +48,8 @@ func TestSocketPathModes(t *testing.T) {
 				}
 			}
 			status := n.Status(t)
-			if attached := len(status.Attachments) > 0; attached != (c.host || c.pods) {
+			atSockets := func(a api.Attachment) bool { return a.Device == "" }
+			if attached := slices.ContainsFunc(status.Attachments, atSockets); attached != (c.host || c.pods) {
 				t.Errorf("attached are %+v", status.Attachments)
 			}
 			if !status.Healthy || status.SocketPath != c.mode {

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead-io/fairlead/internal/api"
+	"github.com/fairlead-io/fairlead/internal/datapath"
+)
+
+const (
+	// deviceRefresh is how often devices are looked at; their changes are seen
+	// at once besides.
+	deviceRefresh = 10 * time.Second
+	// deviceQuiet is the least time between two looks, for nodes whose routes
+	// change all the time.
+	deviceQuiet = 50 * time.Millisecond
+)
+
+const (
+	devicesUnread   trouble = "the node's devices and routes cannot be read, those served last go on"
+	devicesUnheard  trouble = "changes of the node's devices and routes are not announced and may be seen late"
+	devicesUnserved trouble = "not every device passes the programs of the packet path"
+	portsUnreserved trouble = "the node's own sockets may take ports of --snat-ports"
+)
+
+// deviceTracker follows the node's devices and tells the datapath which of them
+// to serve. The kernel is asked by one goroutine only, run.
+type deviceTracker struct {
+	*troubles
+	rules   deviceRules
+	node    func() []netip.Addr             // the node's addresses, primary ones first
+	publish func([]datapath.Device) []error // the datapath
+	reserve func() error                    // keeps the ports of the packet path for it
+
+	// The kernel.
+	network func() (network, error)
+	follow  func(ctx context.Context, changed func()) error
+
+	wake    chan struct{}
+	begun   atomic.Bool // the datapath serves what it is told of
+	writing sync.Mutex  // held while publish works
+
+	mu        sync.Mutex // guards what follows
+	chosen    []chosenDevice
+	published []datapath.Device
+	failures  []error // of published, nil if there is none
+}
+
+// newDeviceTracker returns a tracker of the network namespace it is called in.
+func newDeviceTracker(cfg Config, log *slog.Logger, node func() []netip.Addr, publish func([]datapath.Device) []error) *deviceTracker {
+	return &deviceTracker{
+		troubles: newTroubles(log), rules: deviceRules{outside: cfg.Devices, inside: cfg.PodDevices},
+		node: node, publish: publish, network: readNetwork, follow: followDevices,
+		reserve: func() error { return reservePorts(cfg.SNATPorts, log) },
+		wake:    make(chan struct{}, 1),
+	}
+}
+
+// followDevices calls changed as followKernel does, for all that the rules for
+// devices look at.
+func followDevices(ctx context.Context, changed func()) error {
+	err := followKernel(ctx, changed, unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
+		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE)
+	if err != nil {
+		return fmt.Errorf("follow the node's devices: %w", err)
+	}
+	return nil
+}
+
+// look asks the kernel. Only run, or a caller before run, may call it.
+func (t *deviceTracker) look() {
+	n, err := t.network()
+	t.note(devicesUnread, err)
+	if err != nil {
+		return
+	}
+	chosen := t.rules.choose(n, t.node())
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.chosen = chosen
+}
+
+// prepare names the devices before the programs are attached, so that they are
+// attached to these at once.
+func (t *deviceTracker) prepare() {
+	t.note(portsUnreserved, t.reserve())
+	t.write()
+}
+
+// begin is called when the programs are attached: from now on devices are
+// served as they come, and what failed is tried again.
+func (t *deviceTracker) begin() {
+	t.begun.Store(true)
+	t.mu.Lock()
+	t.published = nil // what became of them is not known
+	t.mu.Unlock()
+	t.signal()
+}
+
+// write tells the datapath what it has not been told, or could not do.
+func (t *deviceTracker) write() {
+	t.writing.Lock()
+	defer t.writing.Unlock()
+	t.mu.Lock()
+	devices, done := served(t.chosen), t.published != nil && t.failures == nil
+	changed := !slices.Equal(devices, t.published)
+	t.mu.Unlock()
+	if done && !changed {
+		return
+	}
+	failures := t.publish(devices)
+	t.note(devicesUnserved, errors.Join(failures...))
+	t.mu.Lock()
+	t.published, t.failures = devices, failures
+	t.mu.Unlock()
+	if changed {
+		t.log.Info("the packet path has these devices", "devices", names(devices))
+	}
+}
+
+func names(devices []datapath.Device) []string {
+	texts := []string{}
+	for _, d := range devices {
+		texts = append(texts, d.Name)
+	}
+	return texts
+}
+
+// run looks whenever something may have changed, until ctx ends.
+func (t *deviceTracker) run(ctx context.Context) error {
+	tick := time.NewTicker(deviceRefresh)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.wake:
+		case <-tick.C:
+			t.note(portsUnreserved, t.reserve())
+		}
+		t.look()
+		if t.begun.Load() {
+			t.write()
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(deviceQuiet):
+		}
+	}
+}
+
+// watch wakes run at every change until ctx ends. Whenever it may have missed
+// one, it wakes run besides.
+func (t *deviceTracker) watch(ctx context.Context) error {
+	return keepFollowing(ctx, t.follow, func(err error) {
+		t.note(devicesUnheard, err)
+		t.signal()
+	})
+}
+
+func (t *deviceTracker) signal() {
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+// current returns the devices that the datapath was told of, and all that are
+// wanted, with what is wrong with them.
+func (t *deviceTracker) current() (devices []datapath.Device, all []api.Device) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	problems := map[int]string{}
+	for i, err := range t.failures {
+		if err != nil {
+			problems[t.published[i].Index] = err.Error()
+		}
+	}
+	all = []api.Device{}
+	for _, c := range t.chosen {
+		d := api.Device{Name: c.Name, Index: c.Index, Side: "outside", Why: c.why, Problem: problems[c.Index]}
+		if c.Inside {
+			d.Side = "inside"
+		}
+		if c.skipped != "" {
+			d.Problem = "skipped: " + c.skipped
+		}
+		all = append(all, d)
+	}
+	return t.published, all
+}
