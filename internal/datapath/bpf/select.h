@@ -11,13 +11,13 @@
 #ifndef FAIRLEAD_SELECT_H
 #define FAIRLEAD_SELECT_H
 
+#include "address.h"
 #include "maps.h"
+#include "ranges.h"
 
 #define READ_ONCE(x) (*(volatile typeof(x) *)&(x))
 
 #define barrier() asm volatile("" ::: "memory")
-
-#define MAPPED bpf_htonl(0xffff) /* third word of ::ffff:a.b.c.d */
 
 /* Sets hold at most 1 << SEARCH_STEPS selectable or draining backends
  * (MaxBackendsPerSet in Go). */
@@ -61,34 +61,6 @@ struct selection {
 	__u64 netns;	  /* of a socket */
 	__be32 source[4]; /* of a packet, or bound; all zero if not bound */
 };
-
-static __always_inline bool is_v4(const __be32 *a)
-{
-	return a[0] == 0 && a[1] == 0 && a[2] == MAPPED;
-}
-
-static __always_inline bool is_unspecified(const __be32 *a)
-{
-	return a[0] == 0 && a[1] == 0 && (a[2] == 0 || a[2] == MAPPED) && a[3] == 0;
-}
-
-/* Whether an address is the caller's own loopback. The kernel takes the
- * unspecified address for it. */
-static __always_inline bool is_loopback(const __be32 *a)
-{
-	if (is_unspecified(a))
-		return true;
-	if (is_v4(a))
-		return (a[3] & bpf_htonl(0xff000000)) == bpf_htonl(0x7f000000);
-	return a[0] == 0 && a[1] == 0 && a[2] == 0 && a[3] == bpf_htonl(1);
-}
-
-static __always_inline bool same_endpoint(const struct endpoint *a, const struct endpoint *b)
-{
-	return a->address[0] == b->address[0] && a->address[1] == b->address[1] &&
-	       a->address[2] == b->address[2] && a->address[3] == b->address[3] &&
-	       a->port == b->port;
-}
 
 static __always_inline bool same_key(const struct frontend_key *a, const struct frontend_key *b)
 {
@@ -165,17 +137,6 @@ static __always_inline const struct frontend *find_scope(const struct selection 
 	return look_twice(key);
 }
 
-/* Whether the address is of a range from which ClusterIPs are given. */
-static __always_inline bool in_service_cidrs(const struct selection *s)
-{
-	struct range_key k = { .prefixlen = 160 };
-
-	if (!have_service_cidrs)
-		return false;
-	__builtin_memcpy(k.address, s->target.address, sizeof(k.address));
-	return bpf_map_lookup_elem(&fairlead_ranges, &k) != NULL;
-}
-
 /* R38: nothing else answers at a ClusterIP, so what no frontend takes is
  * refused rather than sent to wherever the default route leads. */
 static __always_inline enum verdict refuse_unknown(struct selection *s, __u32 flags)
@@ -185,7 +146,7 @@ static __always_inline enum verdict refuse_unknown(struct selection *s, __u32 fl
 		s->reason = REASON_UNKNOWN_PORT;
 		return VERDICT_REFUSE;
 	}
-	if (flags || !in_service_cidrs(s))
+	if (flags || !in_service_cidrs(s->target.address))
 		return VERDICT_PASS;
 	s->dropped = 1;
 	s->reason = REASON_UNALLOCATED;
@@ -325,35 +286,6 @@ static __always_inline bool is_member(const struct selection *s, const struct en
 	if (total <= selectable)
 		return false;
 	return find_slot(base + 1 + selectable, total - selectable, e) != 0;
-}
-
-static __always_inline bool in_ranges(__u32 owner, const __be32 *source)
-{
-	struct range_key k = { .prefixlen = 160, .owner = owner };
-
-	__builtin_memcpy(k.address, source, sizeof(k.address));
-	return bpf_map_lookup_elem(&fairlead_ranges, &k) != NULL;
-}
-
-static __always_inline bool node_in_ranges(__u32 owner, bool v4)
-{
-	__u32 family = v4 ? PRIMARY_IPV4 : PRIMARY_IPV6;
-	const struct address *node = bpf_map_lookup_elem(&fairlead_primary, &family);
-
-	return node && !is_unspecified(node->address) && in_ranges(owner, node->address);
-}
-
-static __always_inline bool same_address(const __be32 *a, const __be32 *b)
-{
-	return a[0] == b[0] && a[1] == b[1] && a[2] == b[2] && a[3] == b[3];
-}
-
-/* R22. A node that has the VIP as an address of its own reaches it from there:
- * the VIP is in range where this node is. */
-static __always_inline bool may_come_from(__u32 owner, const __be32 *source, const __be32 *dialled)
-{
-	return in_ranges(owner, source) ||
-	       (same_address(source, dialled) && node_in_ranges(owner, is_v4(dialled)));
 }
 
 /* R22. A socket that is not bound has no source yet. Once it is translated the
