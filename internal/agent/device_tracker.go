@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/fairlead-io/fairlead/internal/api"
@@ -201,4 +202,20 @@ func (t *deviceTracker) current() (devices []datapath.Device, all []api.Device) 
 		all = append(all, d)
 	}
 	return t.published, all
+}
+
+// serveInside says that packets from an address arrive on a device that
+// --pod-devices names and that is served. What the kernel does not answer is no.
+func (t *deviceTracker) serveInside(from netip.Addr) bool {
+	if t == nil {
+		return false
+	}
+	routes, err := netlink.RouteGet(from.AsSlice())
+	if err != nil || len(routes) == 0 {
+		return false
+	}
+	devices, _ := t.current()
+	return slices.ContainsFunc(devices, func(d datapath.Device) bool {
+		return d.Inside && d.Index == routes[0].LinkIndex
+	})
 }

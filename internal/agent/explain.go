@@ -142,7 +142,7 @@ func (a *Agent) Trace(ctx context.Context, requests []api.FlowRequest) ([]api.Tr
 	view := model.View{
 		Index: indexOf(snapshot), Node: &node,
 		ClusterCIDRs: a.cfg.ClusterCIDRs, ServiceCIDRs: a.cfg.ServiceCIDRs, NodePorts: a.cfg.NodePortAddresses,
-		Sockets: socketsServed(a.cfg.SocketMode), PacketPath: a.cfg.PacketPath,
+		Sockets: socketsServed(a.cfg.SocketMode),
 	}
 	traces := make([]api.Trace, 0, len(requests))
 	for _, r := range requests {
@@ -154,6 +154,7 @@ func (a *Agent) Trace(ctx context.Context, requests []api.FlowRequest) ([]api.Tr
 		if err != nil {
 			return nil, api.BadRequest("%v", err)
 		}
+		view.Packets = model.PacketsServed{Outside: a.cfg.PacketPath, Pods: a.devices.serveInside(from)}
 		verdict := model.Trace(view, model.Flow{From: from, To: to, Protocol: protocol})
 		verdict.Steps = append(verdict.Steps, notInForce(snapshot, verdict.Row)...)
 		traces = append(traces, api.NewTrace(verdict))

@@ -161,7 +161,7 @@ func (e *env) traceOffline(t *traceFlags, requests []api.FlowRequest) error {
 		ClusterCIDRs: t.clusterCIDRs.values,
 		ServiceCIDRs: t.serviceCIDRs.values,
 		NodePorts:    nodePorts,
-		PacketPath:   true,
+		Packets:      model.AllPackets,
 	}
 	traces := make([]api.Trace, len(flows))
 	for i, flow := range flows {

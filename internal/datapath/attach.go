@@ -42,9 +42,6 @@ var hooks = [HookCount]hook{
 // HookCount is how many programs the socket path has at all times.
 const HookCount = 8
 
-// HasPacketPath says whether this datapath serves traffic on the wire.
-const HasPacketPath = false
-
 // Attach puts the programs in force, once the maps hold everything that is
 // wanted. A pinned link is given the new program in place, so there is no
 // moment without one. With SocketOff those of the socket path are removed.

@@ -25,12 +25,20 @@ type View struct {
 	ServiceCIDRs []netip.Prefix // the ranges of ClusterIPs (R38)
 	NodePorts    NodePortAddresses
 	Sockets      PathServed
-	// PacketPath says that the wire is served too. With it the verdict is what
-	// the rules ask for. Without it the verdict is what happens today: a flow
-	// that no socket translates passes. SNAT says in both cases what a packet
-	// path would do.
-	PacketPath bool
+	// Packets says whose packets are translated, where no socket does it. An
+	// agent serves what its devices see; what the rules ask for is all of them.
+	Packets PacketsServed
 }
+
+// PacketsServed says whose packets pass the programs of the packet path.
+type PacketsServed struct {
+	Outside bool // those that arrive from other machines
+	Pods    bool // those of the pod in question
+	Node    bool // those of the node's own sockets
+}
+
+// AllPackets serves everybody.
+var AllPackets = PacketsServed{Outside: true, Pods: true, Node: true}
 
 // PathServed says whose connections are translated at their socket, as
 // --socket-path does.
@@ -168,12 +176,28 @@ func (t *trace) findPath() {
 		return
 	}
 	t.verdict.Path = PathPacket
-	if t.view.PacketPath {
-		t.step("path", source, "%s, so its packets are translated", why)
+	if missing := t.offWire(); missing != "" {
+		t.step("path", source, "%s, and %s", why, missing)
 		return
 	}
-	t.step("path", source, "%s, and there is no packet path yet, so its packets go untranslated", why)
+	t.step("path", source, "%s, so its packets are translated", why)
 }
+
+// offWire says why the flow's packets are not translated; "" if they are.
+func (t *trace) offWire() string {
+	switch {
+	case t.origin == fromOutside && !t.view.Packets.Outside:
+		return "--packet-path is off, so its packets go untranslated"
+	case t.origin == fromPod && !t.view.Packets.Pods:
+		return "the pod is behind none of --pod-devices, so its packets go untranslated"
+	case t.origin == fromNode && !t.view.Packets.Node:
+		return "no program sees what the node itself sends, so its packets go untranslated"
+	}
+	return ""
+}
+
+// untranslated says that neither a socket nor the wire translates the flow.
+func (t *trace) untranslated() bool { return t.verdict.Path == PathPacket && t.offWire() != "" }
 
 // offSocket says why no socket translates the flow, and from what that is
 // known; nothing if one does.
@@ -280,7 +304,7 @@ func (t *trace) refuseUnknown() {
 	if unknown == (UnknownAddress{}) {
 		return
 	}
-	if t.flow.Protocol == SCTP || t.verdict.Path == PathPacket && !t.view.PacketPath {
+	if t.flow.Protocol == SCTP || t.untranslated() {
 		t.step("verdict", t.nodeSource(), "nothing refuses it: its packets pass no program")
 		return
 	}
@@ -302,9 +326,9 @@ func (t *trace) decide(row *Row) {
 		t.step("verdict", source, "nothing translates it: %s", set.Reason)
 		return
 	}
-	if t.verdict.Path == PathPacket && !t.view.PacketPath {
+	if t.untranslated() {
 		t.verdict.Outcome = OutcomePass
-		t.step("verdict", t.nodeSource(), "nothing translates it: there is no packet path yet")
+		t.step("verdict", t.nodeSource(), "nothing translates it: %s", t.offWire())
 		return
 	}
 	if !t.inSourceRanges(row) {
@@ -376,8 +400,22 @@ func (t *trace) forward(row *Row) {
 	}
 	t.verdict.SNAT = t.masquerade(row, source)
 	t.hairpin(set.Backends)
-	if t.verdict.SNAT && !t.view.PacketPath {
-		t.step("snat", t.nodeSource(), "there is no packet path yet that would rewrite it: the kernel chooses the source address on the way to the backend")
+	if t.verdict.SNAT {
+		t.explainSNAT(set.Backends)
+	}
+}
+
+// explainSNAT says what a backend sees in fact where the policy lets the source
+// be rewritten: what need not be is not.
+func (t *trace) explainSNAT(candidates []Backend) {
+	local := slices.ContainsFunc(candidates, func(b Backend) bool { return b.Local })
+	switch {
+	case t.verdict.Path == PathSocket:
+		t.step("snat", t.nodeSource(), "translated at its socket, it needs none: the kernel chooses the source address on the way to the backend")
+	case t.origin == fromOutside && local:
+		t.step("snat", t.nodeSource(), "a backend on this node sees the client's address all the same: its answers pass this node")
+	case t.origin == fromPod:
+		t.step("snat", t.nodeSource(), "a backend sees the pod's address all the same, unless it is the pod itself: its answers pass the pod's device")
 	}
 }
 

@@ -24,6 +24,14 @@ func flow(t *testing.T, text string) Flow {
 	return Flow{netip.MustParseAddr(from), netip.MustParseAddrPort(target), protocol}
 }
 
+// packets are everybody's or nobody's.
+func packets(all bool) PacketsServed {
+	if all {
+		return AllPackets
+	}
+	return PacketsServed{}
+}
+
 // describeVerdict writes a verdict on one line: outcome, path, snat, the row.
 func describeVerdict(v Verdict) string {
 	text := fmt.Sprintf("%s %s", v.Outcome, v.Path)
@@ -44,7 +52,7 @@ func viewOf(node *Node, world ...Candidate) View {
 		Index:        NewIndex(Resolve(world)),
 		Node:         node,
 		ClusterCIDRs: prefixes("10.0.0.0/16", "fd00::/64"),
-		PacketPath:   true,
+		Packets:      AllPackets,
 	}
 }
 
@@ -178,13 +186,14 @@ frontend: 198.51.100.1:80/TCP is its ExternalIP, for internal and external traff
 frontend: it claims 198.51.100.1:80/TCP as its ExternalIP too, but that is held by default/old (Service default/young)
 backends: 1 candidate: ready (EndpointSlice default/web-1)
 affinity: a client that came within the last 60 s goes to the backend it had (Service default/old)
-snat: the source address becomes this node's: externalTrafficPolicy is Cluster (Service default/old)`,
+snat: the source address becomes this node's: externalTrafficPolicy is Cluster (Service default/old)
+snat: translated at its socket, it needs none: the kernel chooses the source address on the way to the backend (Node n1)`,
 		}, {
 			"where the wire is not served, a step says so", false, "172.16.0.9 > 10.96.0.2:80",
 			`source: 172.16.0.9 is outside: neither an address of this node nor inside a cluster CIDR (--cluster-cidr)
-path: the connection arrives on the wire, and there is no packet path yet, so its packets go untranslated (Node n1)
+path: the connection arrives on the wire, and --packet-path is off, so its packets go untranslated (Node n1)
 frontend: 10.96.0.2:80/TCP is its ClusterIP, for internal and external traffic (Service default/young)
-verdict: nothing translates it: there is no packet path yet (Node n1)`,
+verdict: nothing translates it: --packet-path is off, so its packets go untranslated (Node n1)`,
 		}, {
 			"where the wire is not served, a socket rewrites no source address", false, "192.168.0.1 > 198.51.100.1:80",
 			`source: 192.168.0.1 is this node (Node n1)
@@ -194,7 +203,7 @@ frontend: it claims 198.51.100.1:80/TCP as its ExternalIP too, but that is held 
 backends: 1 candidate: ready (EndpointSlice default/web-1)
 affinity: a client that came within the last 60 s goes to the backend it had (Service default/old)
 snat: the source address becomes this node's: externalTrafficPolicy is Cluster (Service default/old)
-snat: there is no packet path yet that would rewrite it: the kernel chooses the source address on the way to the backend (Node n1)`,
+snat: translated at its socket, it needs none: the kernel chooses the source address on the way to the backend (Node n1)`,
 		}, {
 			"a target of no Service says what was looked for", true, "172.16.0.9 > 192.168.0.1:81",
 			`source: 172.16.0.9 is outside: neither an address of this node nor inside a cluster CIDR (--cluster-cidr)
@@ -204,7 +213,7 @@ frontend: no Service has 192.168.0.1:81/TCP, and no NodePort is 81/TCP (Node n1)
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v := viewOf(node, world...)
-			v.PacketPath = c.packetPath
+			v.Packets = packets(c.packetPath)
 			var lines []string
 			for _, s := range Trace(v, flow(t, c.flow)).Steps {
 				lines = append(lines, fmt.Sprintf("%s: %s (%s)", s.Stage, s.Fact, s.Source))
@@ -254,14 +263,14 @@ func TestTraceToday(t *testing.T) {
 		want       string // the verdict, and part of a step after "; "
 	}{
 		{"a pod's socket is served", open, ServedAll, today, "10.0.7.7 > 10.96.0.1:80", "forward socket " + both + "all ClusterIP; its socket translates it (Node n1)"},
-		{"from outside everything passes", open, ServedAll, today, "172.16.0.9 > 192.168.0.1:30080", "pass packet | default/web all NodePort; nothing translates it: there is no packet path yet (Node n1)"},
-		{"what would be refused passes from outside too (R13)", empty, ServedAll, today, "172.16.0.9 > 203.0.113.1:80", "pass packet | default/web all LoadBalancer; no packet path yet"},
-		{"what would be out of range passes from outside too (R22)", narrow, ServedAll, today, "172.16.0.9 > 203.0.113.1:80", "pass packet | default/web all LoadBalancer; no packet path yet"},
+		{"from outside everything passes", open, ServedAll, today, "172.16.0.9 > 192.168.0.1:30080", "pass packet | default/web all NodePort; nothing translates it: --packet-path is off, so its packets go untranslated (Node n1)"},
+		{"what would be refused passes from outside too (R13)", empty, ServedAll, today, "172.16.0.9 > 203.0.113.1:80", "pass packet | default/web all LoadBalancer; --packet-path is off"},
+		{"what would be out of range passes from outside too (R22)", narrow, ServedAll, today, "172.16.0.9 > 203.0.113.1:80", "pass packet | default/web all LoadBalancer; --packet-path is off"},
 		{"a socket is refused (R13)", empty, ServedAll, today, "10.0.7.7 > 203.0.113.1:80", "reject socket | default/web all LoadBalancer; no EndpointSlice holds an endpoint"},
 
 		{"host serves the node's sockets", open, ServedHost, today, "192.168.0.1 > 203.0.113.1:80", "forward socket snat " + both + "all LoadBalancer; its socket translates it"},
-		{"host leaves pods alone", open, ServedHost, today, "10.0.7.7 > 10.96.0.1:80", "pass packet | default/web all ClusterIP; the sockets of pods are not served, and there is no packet path yet, so its packets go untranslated (--socket-path host)"},
-		{"off leaves the node alone too", open, ServedOff, today, "192.168.0.1 > 10.96.0.1:80", "pass packet | default/web all ClusterIP; no socket is served, and there is no packet path yet, so its packets go untranslated (--socket-path off)"},
+		{"host leaves pods alone", open, ServedHost, today, "10.0.7.7 > 10.96.0.1:80", "pass packet | default/web all ClusterIP; the sockets of pods are not served, and the pod is behind none of --pod-devices, so its packets go untranslated (--socket-path host)"},
+		{"off leaves the node alone too", open, ServedOff, today, "192.168.0.1 > 10.96.0.1:80", "pass packet | default/web all ClusterIP; no socket is served, and no program sees what the node itself sends, so its packets go untranslated (--socket-path off)"},
 		{"the packets of pods are translated where the wire is served", open, ServedHost, ruled, "10.0.7.7 > 10.96.0.1:80", "forward packet " + both + "all ClusterIP; the sockets of pods are not served, so its packets are translated (--socket-path host)"},
 
 		{"a pod in range is forwarded (R22)", narrow, ServedAll, today, "10.0.7.7 > 203.0.113.1:80", "forward socket snat " + both + "all LoadBalancer; 10.0.7.7 is in loadBalancerSourceRanges 10.0.0.0/16"},
@@ -276,7 +285,7 @@ func TestTraceToday(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v := viewOf(node, c.world)
-			v.Sockets, v.PacketPath, v.ServiceCIDRs = c.sockets, c.packetPath, prefixes("10.96.0.0/16")
+			v.Sockets, v.Packets, v.ServiceCIDRs = c.sockets, packets(c.packetPath), prefixes("10.96.0.0/16")
 			got := Trace(v, flow(t, c.flow))
 			verdict, step, _ := strings.Cut(c.want, "; ")
 			if text := describeVerdict(got); text != verdict {
@@ -314,7 +323,7 @@ func TestTraceTheNodeAsASource(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v := viewOf(node, world(c.ranges))
-			for _, v.PacketPath = range []bool{true, false} {
+			for _, v.Packets = range []PacketsServed{AllPackets, {}} {
 				got := Trace(v, flow(t, c.from+" > 203.0.113.1:80"))
 				if got.Outcome != c.want {
 					t.Errorf("%s, want %s", describeVerdict(got), c.want)
@@ -412,7 +421,7 @@ func TestTraceProperties(t *testing.T) {
 		node := &Node{Name: "a", Zone: "a", Addresses: addrs("10.96.0.1", "fd96::1")}
 		view := viewOf(node, world...)
 		ruled := Trace(view, f)
-		view.Sockets, view.PacketPath = rapid.SampledFrom([]PathServed{ServedAll, ServedHost, ServedOff}).Draw(t, "sockets"), false
+		view.Sockets, view.Packets = rapid.SampledFrom([]PathServed{ServedAll, ServedHost, ServedOff}).Draw(t, "sockets"), PacketsServed{}
 		today := Trace(view, f)
 		if today.Path == PathPacket && today.Outcome != OutcomePass {
 			t.Errorf("%s without a packet path", describeVerdict(today))
