@@ -27,6 +27,7 @@ type Service struct {
 	VIP      Pair     // its ClusterIPs
 	Port     uint16   // of both protocols; 0 = ServicePort
 	NodePort uint16   // of both protocols; 0 = the field is left out
+	Only     string   // protocol, where the Service has one alone
 	Ingress  []string // of status.loadBalancer, in YAML
 	Spec     string   // what else the spec has, in YAML
 	Metadata string   // and the metadata
@@ -39,8 +40,6 @@ func Ingress(p Pair, more string) []string {
 
 // YAML is the manifest of the Service and its slices.
 func (s Service) YAML(endpoints []Endpoint) string {
-	ports := fmt.Sprintf("[{name: tcp, port: %d%[2]s}, {name: udp, protocol: UDP, port: %[1]d%[2]s}]",
-		cmp.Or(s.Port, ServicePort), s.nodePortYAML())
 	ips := ""
 	if s.VIP.V4.IsValid() {
 		ips = fmt.Sprintf("clusterIP: %s, clusterIPs: [%[1]s, %q],", s.VIP.V4, s.VIP.V6)
@@ -48,17 +47,25 @@ func (s Service) YAML(endpoints []Endpoint) string {
 	text := fmt.Sprintf(`apiVersion: v1
 kind: Service
 metadata: {name: %s, namespace: default, %s}
-spec: {%s ports: %s, %s}
+spec: {%s ports: [%s], %s}
 status: {loadBalancer: {ingress: [%s]}}
-`, s.Name, s.Metadata, ips, ports, s.Spec, strings.Join(s.Ingress, ", "))
+`, s.Name, s.Metadata, ips, s.ports(), s.Spec, strings.Join(s.Ingress, ", "))
 	return text + SliceYAML(s.Name, s.Name, endpoints)
 }
 
-func (s Service) nodePortYAML() string {
-	if s.NodePort == 0 {
-		return ""
+func (s Service) ports() string {
+	var ports []string
+	for _, protocol := range []string{"TCP", "UDP"} {
+		if s.Only != "" && s.Only != protocol {
+			continue
+		}
+		port := fmt.Sprintf("name: %s, protocol: %s, port: %d", strings.ToLower(protocol), protocol, cmp.Or(s.Port, ServicePort))
+		if s.NodePort != 0 {
+			port += fmt.Sprintf(", nodePort: %d", s.NodePort)
+		}
+		ports = append(ports, "{"+port+"}")
 	}
-	return fmt.Sprintf(", nodePort: %d", s.NodePort)
+	return strings.Join(ports, ", ")
 }
 
 // SliceYAML is a pair of EndpointSlices, one of each family.
@@ -91,13 +98,14 @@ endpoints:`, name, strings.ToLower(family), service, family, BackendPort)
 type Backend struct {
 	Name, Node string
 	Addrs      Pair
+	NS         *lab.NetNS
 	Servers    []*traffic.Server
 }
 
 // NewBackend makes servers in a pod.
 func NewBackend(t testing.TB, ns *lab.NetNS, name, node string, addrs Pair) *Backend {
 	t.Helper()
-	return &Backend{name, node, addrs, Listen(t, ns, name, BackendPort, addrs.List()...)}
+	return &Backend{name, node, addrs, ns, Listen(t, ns, name, BackendPort, addrs.List()...)}
 }
 
 // Listen starts servers of both protocols at each address.
