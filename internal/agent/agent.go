@@ -81,6 +81,7 @@ func Run(ctx context.Context, cfg Config, log *slog.Logger) error {
 		a.node.run, a.node.watch,
 		func(ctx context.Context) error { return a.datapath.ReadRefusals(ctx, a.refused) },
 		a.datapath.ReleaseSockets,
+		func(ctx context.Context) error { keepCloseWait(ctx, a.cfg.CloseWait, a.log); return nil },
 		func(ctx context.Context) error { return a.source.Run(ctx, handler{a.writer, a}) },
 	))
 }

@@ -36,6 +36,9 @@ type Config struct {
 	PodDevices []string // patterns
 	Clsact     bool     // even where the kernel has TCX
 	SNATPorts  datapath.Ports
+	// CloseWait is the least time for which the kernel's connection tracking
+	// keeps a connection that one side has ended; 0 leaves it alone.
+	CloseWait time.Duration
 
 	NodePortAddresses      model.NodePortAddresses
 	ClusterCIDRs           []netip.Prefix // for trace: whose addresses are pods of this node
@@ -68,6 +71,9 @@ func (c *Config) validate() error {
 	}
 	if !c.PacketPath && len(c.Devices)+len(c.PodDevices) > 0 {
 		return errors.New("--devices and --pod-devices are for the packet path, which --packet-path=off leaves out: give one or the other")
+	}
+	if c.CloseWait < 0 {
+		return fmt.Errorf("--conntrack-tcp-timeout-close-wait %s: it must not be negative", c.CloseWait)
 	}
 	if c.CompareInterval <= 0 {
 		return fmt.Errorf("--compare-interval %s: it must be longer than nothing", c.CompareInterval)

@@ -96,7 +96,7 @@ func (s stage) startAgent(t *testing.T, more ...string) *running {
 		// The agent runs beside the tests, where the devices are the machine's.
 		"--packet-path", "off",
 		// The machine is not the test's to listen on: these are none of its addresses.
-		"--nodeport-addresses", "192.0.2.0/24,2001:db8::/32", "--healthz-bind-address", "", "--metrics-bind-address", ""}
+		"--nodeport-addresses", "192.0.2.0/24,2001:db8::/32", "--healthz-bind-address", "", "--metrics-bind-address", "", "--conntrack-tcp-timeout-close-wait", "0"}
 	r := start(t, append(args, more...)...)
 	eventually(t, "the agent is healthy", func() bool {
 		status, _, _ := fairlead(t, "", "status")

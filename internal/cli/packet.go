@@ -5,6 +5,7 @@ package cli
 import (
 	"fmt"
 	"path"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -41,6 +42,7 @@ func addPacketFlags(cmd *cobra.Command, c *agent.Config) *packetFlags {
 	flags.Var(&p.podDevices, "pod-devices", "devices of pods whose sockets this kernel does not see, of sandboxed runtimes and virtual machines, such as kata*; repeatable")
 	flags.Var(&p.attach, "packet-attach", "how to attach to devices: TCX where the kernel has it, or always filters on a clsact qdisc")
 	flags.TextVar(&c.SNATPorts, "snat-ports", defaultSNATPorts, "`PORTS` of the node that connections get whose backend sees the node's address, as FIRST-LAST")
+	flags.DurationVar(&c.CloseWait, "conntrack-tcp-timeout-close-wait", time.Hour, "least `TIME` for which the kernel's connection tracking keeps a TCP connection that one side has ended, as kube-proxy sets it; 0 leaves the setting alone")
 	return p
 }
 
