@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"syscall"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -35,7 +36,8 @@ func listAddresses() ([]netlink.Addr, error) {
 
 // followAddresses calls changed as followKernel does, for addresses.
 func followAddresses(ctx context.Context, changed func()) error {
-	if err := followKernel(ctx, changed, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR); err != nil {
+	err := followKernel(ctx, func([]syscall.NetlinkMessage) { changed() }, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR)
+	if err != nil {
 		return fmt.Errorf("follow the node's addresses: %w", err)
 	}
 	return nil

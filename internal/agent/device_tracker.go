@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -47,7 +48,7 @@ type deviceTracker struct {
 
 	// The kernel.
 	network func() (network, error)
-	follow  func(ctx context.Context, changed func()) error
+	follow  func(ctx context.Context, changed func(gone bool)) error
 
 	wake    chan struct{}
 	begun   atomic.Bool // the datapath serves what it is told of
@@ -57,6 +58,7 @@ type deviceTracker struct {
 	chosen    []chosenDevice
 	published []datapath.Device
 	failures  []error // of published, nil if there is none
+	stale     bool    // what became of published is not known
 }
 
 // newDeviceTracker returns a tracker of the network namespace it is called in.
@@ -70,9 +72,10 @@ func newDeviceTracker(cfg Config, log *slog.Logger, node func() []netip.Addr, pu
 }
 
 // followDevices calls changed as followKernel does, for all that the rules for
-// devices look at.
-func followDevices(ctx context.Context, changed func()) error {
-	err := followKernel(ctx, changed, unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
+// devices look at, and says whether a device is gone.
+func followDevices(ctx context.Context, changed func(gone bool)) error {
+	isDeparture := func(m syscall.NetlinkMessage) bool { return m.Header.Type == unix.RTM_DELLINK }
+	err := followKernel(ctx, func(m []syscall.NetlinkMessage) { changed(slices.ContainsFunc(m, isDeparture)) }, unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
 		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE)
 	if err != nil {
 		return fmt.Errorf("follow the node's devices: %w", err)
@@ -104,10 +107,17 @@ func (t *deviceTracker) prepare() {
 // served as they come, and what failed is tried again.
 func (t *deviceTracker) begin() {
 	t.begun.Store(true)
-	t.mu.Lock()
-	t.published = nil // what became of them is not known
-	t.mu.Unlock()
+	t.doubt()
 	t.signal()
+}
+
+// doubt lets the next write tell the datapath even what it was told before. A
+// device that is gone may be back before anybody looks, under its name and
+// index, and without programs.
+func (t *deviceTracker) doubt() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.stale = true
 }
 
 // write tells the datapath what it has not been told, or could not do.
@@ -115,8 +125,9 @@ func (t *deviceTracker) write() {
 	t.writing.Lock()
 	defer t.writing.Unlock()
 	t.mu.Lock()
-	devices, done := served(t.chosen), t.published != nil && t.failures == nil
-	changed := !slices.Equal(devices, t.published)
+	devices, done := served(t.chosen), t.published != nil && t.failures == nil && !t.stale
+	changed := t.published == nil || !slices.Equal(devices, t.published)
+	t.stale = false
 	t.mu.Unlock()
 	if done && !changed {
 		return
@@ -166,8 +177,19 @@ func (t *deviceTracker) run(ctx context.Context) error {
 // watch wakes run at every change until ctx ends. Whenever it may have missed
 // one, it wakes run besides.
 func (t *deviceTracker) watch(ctx context.Context) error {
-	return keepFollowing(ctx, t.follow, func(err error) {
+	follow := func(ctx context.Context, changed func()) error {
+		return t.follow(ctx, func(gone bool) {
+			if gone {
+				t.doubt()
+			}
+			changed()
+		})
+	}
+	return keepFollowing(ctx, follow, func(err error) {
 		t.note(devicesUnheard, err)
+		if err != nil {
+			t.doubt()
+		}
 		t.signal()
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -186,6 +187,46 @@ func TestARushOfChangesCostsALookNowAndThen(t *testing.T) {
 	})
 }
 
+func TestADeviceThatWentAndCameBackUnseenIsToldAgain(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		heard func(changed func(gone bool)) error
+		again bool
+	}{
+		{"a device was announced to be gone", func(changed func(bool)) error { changed(true); return nil }, true},
+		{"announcements were lost", func(func(bool)) error { return unix.ENOBUFS }, true},
+		{"a route changed", func(changed func(bool)) error { changed(false); return nil }, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWired(uplink("eth0"))
+				w.look()
+				w.prepare()
+				w.begin()
+				w.running(t)
+				sleep(time.Second)
+				w.expectTold(t, "eth0", "eth0")
+				ctx, cancel := context.WithCancel(t.Context())
+				w.follow = func(ctx context.Context, changed func(bool)) error {
+					if err := c.heard(changed); err != nil {
+						return err
+					}
+					<-ctx.Done()
+					return nil
+				}
+				go w.watch(ctx)
+				sleep(followRetry / 2)
+				cancel()
+				if c.again {
+					w.expectTold(t, "eth0", "eth0", "eth0")
+					return
+				}
+				w.expectTold(t, "eth0", "eth0")
+			})
+		})
+	}
+}
+
 func TestSkippedDevicesAreTold(t *testing.T) {
 	w := newWired(uplink("eth0"), dev("tunl0", "ipip", packets("ipip"), with("10.1.1.1")))
 	w.look()
@@ -271,7 +312,7 @@ func TestFollowingEndsWithItsContext(t *testing.T) {
 	followed, result := make(chan struct{}), make(chan error)
 	var once sync.Once
 	go node.Do(func() {
-		result <- followKernel(ctx, func() { once.Do(func() { close(followed) }) }, unix.RTNLGRP_LINK)
+		result <- followKernel(ctx, func([]syscall.NetlinkMessage) { once.Do(func() { close(followed) }) }, unix.RTNLGRP_LINK)
 	})
 	<-followed
 	cancel()

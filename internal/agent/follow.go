@@ -5,6 +5,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"syscall"
 	"time"
 
 	"github.com/vishvananda/netlink/nl"
@@ -19,10 +20,10 @@ const followBuffer = 1 << 20
 const followRetry = time.Second
 
 // followKernel calls changed once it can miss nothing more, and after every
-// change that the kernel announces to the groups, until ctx ends. An error says
-// that changes may have been missed from here on, as when the kernel had more
-// to tell than it could keep.
-func followKernel(parent context.Context, changed func(), groups ...uint) error {
+// change that the kernel announces to the groups, with what it says, until ctx
+// ends. An error says that changes may have been missed from here on, as when
+// the kernel had more to tell than it could keep.
+func followKernel(parent context.Context, changed func([]syscall.NetlinkMessage), groups ...uint) error {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
 	s, err := nl.Subscribe(unix.NETLINK_ROUTE, groups...)
@@ -34,14 +35,16 @@ func followKernel(parent context.Context, changed func(), groups ...uint) error 
 	if err := s.SetReceiveBufferSize(followBuffer, true); err != nil {
 		return fmt.Errorf("make room for what the kernel announces: %w", err)
 	}
+	changed(nil)
 	for {
-		changed()
-		if _, _, err := s.Receive(); err != nil {
-			if parent.Err() != nil {
-				return nil
-			}
+		messages, _, err := s.Receive()
+		if parent.Err() != nil {
+			return nil
+		}
+		if err != nil {
 			return fmt.Errorf("hear what the kernel announces: %w", err)
 		}
+		changed(messages)
 	}
 }
 

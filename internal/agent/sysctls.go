@@ -48,7 +48,7 @@ func sysctlFindings(devices []datapath.Device, read func(name string) (string, e
 	for _, d := range outside {
 		if d.Source4.IsValid() && strictReversePath(d.Name, read) {
 			findings = append(findings, fmt.Sprintf(
-				"rp_filter is strict on %s, and there are other devices: a packet that comes in by one of them while the route back leads by another is dropped; set net.ipv4.conf.all.rp_filter and net.ipv4.conf.%s.rp_filter to 2 or 0",
+				"rp_filter is strict on %s, and there are other devices: a packet that comes in by one of them while the route back leads by another is dropped; set net.ipv4.conf.%s.rp_filter to 2",
 				d.Name, d.Name))
 		}
 	}

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package datapath owns the eBPF programs and maps: it creates, pins, adopts,
-// writes and reads them, and attaches the programs to a cgroup.
+// writes and reads them, and attaches the programs to a cgroup and to devices.
 //
 // The kernel side is made of backend sets. A frontend in the hash points to a
 // set for life; its element is replaced only when its address changes hands
