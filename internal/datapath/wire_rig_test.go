@@ -103,7 +103,7 @@ func newNode(t testing.TB) *node { return newNodeWith(t, Config{}) }
 
 func newNodeWith(t testing.TB, cfg Config) *node {
 	t.Helper()
-	cfg.Sizes = Sizes{Frontends: 256, Sets: 64, Backends: 4096, Affinity: 1024, Flows: 4096, UDP: 64, Ranges: 64}
+	cfg.Sizes = Sizes{Frontends: 256, Sets: 64, Backends: 1 << 16, Affinity: 1024, Flows: 4096, UDP: 64, Ranges: 64}
 	cfg.Wire.On = true
 	cfg.Wire.SNATPorts = cmp.Or(cfg.Wire.SNATPorts, Ports{61000, 65535})
 	n := &node{rig: newRigWith(t, cfg), ns: lab.NewNetNS(t, "node"), jobs: make(chan func())}
@@ -122,10 +122,10 @@ func newNodeWith(t testing.TB, cfg Config) *node {
 // connect gives the node its devices, routes and neighbours.
 func (n *node) connect() {
 	outside := lab.NewNetNS(n.t, "outside")
-	prefix := func(a netip.Addr) string { return netip.PrefixFrom(a, a.BitLen()*3/4).String() }
-	lab.Veth(n.t, lab.End{NetNS: n.ns, Link: "eth0", Addrs: []string{prefix(ipv4.node), prefix(ipv6.node)}},
+	within := func(a netip.Addr) string { return netip.PrefixFrom(a, network(a).Bits()).String() }
+	lab.Veth(n.t, lab.End{NetNS: n.ns, Link: "eth0", Addrs: []string{within(ipv4.node), within(ipv6.node)}},
 		lab.End{NetNS: outside, Link: "eth0"})
-	lab.Veth(n.t, lab.End{NetNS: n.ns, Link: "eth1", Addrs: []string{prefix(ipv4.second), prefix(ipv6.second)}},
+	lab.Veth(n.t, lab.End{NetNS: n.ns, Link: "eth1", Addrs: []string{within(ipv4.second), within(ipv6.second)}},
 		lab.End{NetNS: outside, Link: "eth1"})
 	n.ns.Pod(n.t, "pod", ipv4.pod, ipv6.pod)
 	n.ns.MTU(n.t, "eth1", smallMTU)
@@ -134,11 +134,15 @@ func (n *node) connect() {
 	for _, f := range families {
 		n.ns.Route(n.t, f.everything, f.gateway, "eth0")
 		n.ns.Route(n.t, f.pods, f.router, "eth1")
+		n.ns.Route(n.t, network(f.pod), netip.Addr{}, "pod")
 		n.neighbour(n.eth0, f.gateway)
 		n.neighbour(n.eth1, f.router)
 		n.neighbour(n.pod, f.pod)
 	}
 }
+
+// network is the one that an address lies in.
+func network(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()*3/4).Masked() }
 
 // tell fills the maps with what the agent knows of the node.
 func (n *node) tell() {
@@ -288,6 +292,11 @@ func (o outcome) becomes(want []byte) {
 func (o outcome) leaves(want []byte) {
 	o.t.Helper()
 	o.is(verdictRedirect, slices.Concat(o.before[:ethernetLength], want))
+}
+
+// isAnswer says that a packet goes back to where the one before came from.
+func (o outcome) isAnswer() bool {
+	return o.verdict == verdictRedirect && bytes.Equal(o.frame[:6], o.before[6:12])
 }
 
 // answered expects a packet back to where the one before came from.

@@ -232,10 +232,11 @@ static __always_inline enum parsed parse_v6(struct __sk_buff *skb, struct packet
 }
 
 /* Whether the packet is as long as its headers say, and they fit in. One that
- * the kernel has merged may be longer than its header can say. */
+ * the kernel has merged may be longer than its header can say, which then says
+ * nothing. */
 static __always_inline bool is_whole(struct __sk_buff *skb, struct packet *p)
 {
-	if (skb->gso_size)
+	if (skb->gso_size && p->length == (p->v6 ? sizeof(struct ipv6hdr) : 0))
 		p->length = skb->len - L3;
 	return p->length <= skb->len - L3 && p->l4 - L3 + p->l4_length <= p->length;
 }
