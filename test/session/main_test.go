@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package session plays docs/session.md: the commands of the page run in their
+// order, each on the machine whose prompt stands before it, and must print what
+// the page shows. The machines are network namespaces around a real API
+// server, with a real agent on each node.
+//
+// What is shown stands on the page, and nowhere in here: this package knows
+// machines and how to type, and nothing of Services.
+package session
+
+import (
+	"testing"
+
+	"github.com/fairlead-io/fairlead/test/rig"
+)
+
+func TestMain(m *testing.M) { rig.Main(m) }
