@@ -22,6 +22,7 @@ import (
 // API says at each moment, and the transcript that the tables make of it.
 const incident = "testdata/incident-1.txtar"
 
+// A default/kubernetes without endpoints is one like any other Service (R40).
 func TestIncident1(t *testing.T) {
 	archive, err := txtar.ParseFile(incident)
 	if err != nil {

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package docs keeps pages true that no program reads: what they name must be
+// there. It imports nothing of the project.
+package docs
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// rules is how many rules of a Service proxy there are.
+const rules = 42
+
+// row is a line of the table in compatibility.md.
+type row struct {
+	rule, asks string
+	shown      []evidence
+}
+
+// evidence is a link to what shows a rule: a test as PACKAGE.TEST, or a script
+// or page by its name.
+type evidence struct{ name, file string }
+
+var link = regexp.MustCompile(`\[([^\]]+)\]\(([^)]+)\)`)
+
+// readRows reads the table of rules, whose columns are the rule, what it asks,
+// what shows it, and what is missing or different.
+func readRows(t *testing.T, page string) []row {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []row
+	for line := range strings.Lines(string(text)) {
+		if !strings.HasPrefix(line, "| R") {
+			continue
+		}
+		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
+		if len(cells) != 4 {
+			t.Fatalf("%s: %d cells in %q, want 4", page, len(cells), line)
+		}
+		r := row{rule: strings.TrimSpace(cells[0]), asks: strings.TrimSpace(cells[1])}
+		for _, m := range link.FindAllStringSubmatch(cells[2], -1) {
+			r.shown = append(r.shown, evidence{m[1], m[2]})
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+func TestCompatibility(t *testing.T) {
+	all := readRows(t, "compatibility.md")
+	t.Run("every rule has one row", func(t *testing.T) {
+		count := map[string]int{}
+		for _, r := range all {
+			count[r.rule]++
+		}
+		for number := 1; number <= rules; number++ {
+			if rule := fmt.Sprint("R", number); count[rule] != 1 {
+				t.Errorf("%s has %d rows", rule, count[rule])
+			}
+		}
+		if len(all) != rules {
+			t.Errorf("%d rows, want %d", len(all), rules)
+		}
+	})
+	for _, r := range all {
+		t.Run(r.rule+" is in words, and shown by tests that are there and name it", func(t *testing.T) {
+			if len(strings.Fields(r.asks)) < 3 || len(r.shown) == 0 {
+				t.Errorf("it says %q, shown by %q", r.asks, r.shown)
+			}
+			for _, e := range r.shown {
+				if err := e.shows(r.rule); err != nil {
+					t.Errorf("%s in %s: %v", e.name, e.file, err)
+				}
+			}
+		})
+	}
+}
+
+// shows says what is missing for the evidence to be there and to name the rule.
+func (e evidence) shows(rule string) error {
+	text, err := os.ReadFile(e.file)
+	if err != nil {
+		return err
+	}
+	says := string(text)
+	if strings.HasSuffix(e.file, ".go") {
+		if says, err = textOf(text, e.name); err != nil {
+			return err
+		}
+	} else if e.name != filepath.Base(e.file) {
+		return fmt.Errorf("the link leads to %s", filepath.Base(e.file))
+	}
+	if !regexp.MustCompile(`\b` + rule + `\b`).MatchString(says) {
+		return fmt.Errorf("it does not name %s", rule)
+	}
+	return nil
+}
+
+// textOf returns the source of a test, named PACKAGE.TEST, with the comment
+// before it.
+func textOf(source []byte, name string) (string, error) {
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, "", source, parser.ParseComments)
+	if err != nil {
+		return "", err
+	}
+	for _, d := range file.Decls {
+		f, ok := d.(*ast.FuncDecl)
+		if !ok || f.Recv != nil || file.Name.Name+"."+f.Name.Name != name || !strings.HasPrefix(f.Name.Name, "Test") {
+			continue
+		}
+		from := f.Pos()
+		if f.Doc != nil {
+			from = f.Doc.Pos()
+		}
+		return string(source[files.Position(from).Offset:files.Position(f.End()).Offset]), nil
+	}
+	return "", fmt.Errorf("there is no such test in it")
+}
+
+// Links between pages, and to files, lead somewhere.
+func TestLinks(t *testing.T) {
+	pages, err := filepath.Glob("*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range append(pages, "../README.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
+			target, _, _ := strings.Cut(m[2], "#")
+			if target == "" || strings.Contains(target, "://") {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join(filepath.Dir(page), target)); err != nil {
+				t.Errorf("%s: [%s] leads nowhere: %v", page, m[1], err)
+			}
+		}
+	}
+}
