@@ -119,23 +119,24 @@ func addPolicyFlags(cmd *cobra.Command, disableExternalIPs, allowNodeAddressClai
 		model.SelectionRandom.String(), model.SelectionMaglev.String()}, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// addSizeFlags says with each size what an entry costs, counted with one entry.
+// addSizeFlags says with each size what one more entry costs: some maps have
+// room for a fixed number besides.
 func addSizeFlags(cmd *cobra.Command, sizes *datapath.Sizes) {
-	add := func(size *uint32, name, what string, one datapath.Sizes) {
-		each := uint64(0)
-		for _, bytes := range one.Bytes() {
-			each += bytes
-		}
-		cmd.Flags().Uint32Var(size, name, *size, fmt.Sprintf("room for `N` %s; N × %d bytes of kernel memory, %s by default",
-			what, each, bytesText(uint64(*size)*each)))
+	add := func(size *uint32, name, what string) {
+		n, before := *size, sizes.Total()
+		*size = 2 * n
+		each := (sizes.Total() - before) / uint64(n)
+		*size = n
+		cmd.Flags().Uint32Var(size, name, n, fmt.Sprintf("room for `N` %s; N × %d bytes of kernel memory, %s by default",
+			what, each, bytesText(uint64(n)*each)))
 	}
-	add(&sizes.Frontends, "max-frontends", "frontends: addresses × ports × protocols, twice where policies differ", datapath.Sizes{Frontends: 1})
-	add(&sizes.Sets, "max-sets", "backend sets: Service ports × families × roles", datapath.Sizes{Sets: 1})
-	add(&sizes.Backends, "max-backends", "slots: the backends of each set and one more, an eighth of --maglev-table-size where it has a table, and room to publish", datapath.Sizes{Backends: 1})
-	add(&sizes.Affinity, "max-affinity", "clients with session affinity", datapath.Sizes{Affinity: 1})
-	add(&sizes.Flows, "max-flows", "connections on the wire through Services", datapath.Sizes{Flows: 1})
-	add(&sizes.UDP, "max-udp-pairs", "pairs of an unconnected UDP socket and a Service", datapath.Sizes{UDP: 1})
-	add(&sizes.Ranges, "max-source-ranges", "loadBalancerSourceRanges", datapath.Sizes{Ranges: 1})
+	add(&sizes.Frontends, "max-frontends", "frontends: addresses × ports × protocols, twice where policies differ")
+	add(&sizes.Sets, "max-sets", "backend sets: Service ports × families × roles")
+	add(&sizes.Backends, "max-backends", "slots: the backends of each set and one more, an eighth of --maglev-table-size where it has a table, and room to publish")
+	add(&sizes.Affinity, "max-affinity", "clients with session affinity")
+	add(&sizes.Flows, "max-flows", "connections on the wire through Services")
+	add(&sizes.UDP, "max-udp-pairs", "pairs of an unconnected UDP socket and a Service")
+	add(&sizes.Ranges, "max-source-ranges", "loadBalancerSourceRanges")
 }
 
 func (a *agentFlags) read() (agent.Config, error) {

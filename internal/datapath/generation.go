@@ -56,6 +56,14 @@ func (s Sizes) Bytes() map[string]uint64 {
 	}
 }
 
+// Total is the kernel memory of all these maps.
+func (s Sizes) Total() (total uint64) {
+	for _, bytes := range s.Bytes() {
+		total += bytes
+	}
+	return total
+}
+
 // The maps by their pinned names; those without a comment are in bpf/maps.h.
 const (
 	mapFrontends = "fairlead_frontends"
