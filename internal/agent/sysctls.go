@@ -139,7 +139,7 @@ func parseReserved(word string) (datapath.Ports, error) {
 	}
 	low, lowErr := strconv.ParseUint(first, 10, 16)
 	high, highErr := strconv.ParseUint(last, 10, 16)
-	if lowErr != nil || highErr != nil {
+	if lowErr != nil || highErr != nil || high < low {
 		return datapath.Ports{}, fmt.Errorf("net.ipv4.ip_local_reserved_ports has %q, which is no port or range of ports", word)
 	}
 	return datapath.Ports{First: uint16(low), Last: uint16(high)}, nil

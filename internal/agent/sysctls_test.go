@@ -79,7 +79,7 @@ func TestPortsAreAddedToThoseThatOthersReserved(t *testing.T) {
 			t.Errorf("%q and %v make %q, changed: %v, %v; want %q, %v", c.list, c.add, got, changed, err, c.want, c.changed)
 		}
 	}
-	for _, list := range []string{"x", "1-x", "70000", "1--2"} {
+	for _, list := range []string{"x", "1-x", "70000", "1--2", "9-3"} {
 		if _, _, err := addReserved(list, datapath.Ports{First: 60000, Last: 60999}); err == nil {
 			t.Errorf("%q is taken for a list of ports", list)
 		}
@@ -140,4 +140,20 @@ func TestThePortsOfTheWireAreReservedWhereTheyMeetThoseOfSockets(t *testing.T) {
 			}
 		})
 	}
+}
+
+func FuzzReservedPorts(f *testing.F) {
+	for _, list := range []string{"", "8080", "8080,9000-9010", "60000-60999", ",", "1-", "70000"} {
+		f.Add(list, uint16(60000), uint16(60999))
+	}
+	f.Fuzz(func(t *testing.T, list string, first, last uint16) {
+		add := datapath.Ports{First: min(first, last), Last: max(first, last)}
+		merged, changed, err := addReserved(list, add)
+		if err != nil {
+			return
+		}
+		if again, more, err := addReserved(merged, add); err != nil || more || again != merged {
+			t.Errorf("%q and %v make %q (changed: %v), and once more %q, %v", list, add, merged, changed, again, err)
+		}
+	})
 }
