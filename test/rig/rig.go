@@ -11,7 +11,6 @@ package rig
 
 import (
 	"fmt"
-	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -69,15 +68,3 @@ func Eventually(t testing.TB, try func() error) {
 		time.Sleep(5 * time.Millisecond)
 	}
 }
-
-// Pair is one address of each family.
-type Pair struct{ V4, V6 netip.Addr }
-
-// ParsePair reads an address of each family.
-func ParsePair(v4, v6 string) Pair { return Pair{netip.MustParseAddr(v4), netip.MustParseAddr(v6)} }
-
-// List is the pair as a list.
-func (p Pair) List() []netip.Addr { return []netip.Addr{p.V4, p.V6} }
-
-// Items writes the pair as the items of a YAML list.
-func (p Pair) Items() string { return fmt.Sprintf("%s, %q", p.V4, p.V6) }

@@ -97,16 +97,16 @@ func (s *stage) newClient(t *testing.T) *lab.NetNS {
 	t.Helper()
 	ns := lab.NewNetNS(t, "client")
 	lab.Veth(t,
-		lab.End{NetNS: ns, Link: "eth0", Addrs: onLink(client)},
-		lab.End{NetNS: s.router, Link: "client", Addrs: onLink(clientRouter)})
-	lead(t, ns, clientRouter, everything...)
+		lab.End{NetNS: ns, Link: "eth0", Addrs: client.OnLink()},
+		lab.End{NetNS: s.router, Link: "client", Addrs: clientRouter.OnLink()})
+	rig.Lead(t, ns, "eth0", clientRouter)
 	return ns
 }
 
 func (s *stage) newControlPlane(t *testing.T) *lab.NetNS {
 	t.Helper()
 	ns := lab.NewNetNS(t, "control-plane")
-	lab.Veth(t, lab.End{NetNS: ns, Link: "eth0", Addrs: onLink(controlPlane)}, lab.End{NetNS: s.router, Link: "control"})
+	lab.Veth(t, lab.End{NetNS: ns, Link: "eth0", Addrs: controlPlane.OnLink()}, lab.End{NetNS: s.router, Link: "control"})
 	return ns
 }
 
@@ -114,7 +114,7 @@ func (s *stage) newNode(t *testing.T, number int) {
 	t.Helper()
 	name := fmt.Sprint("node-", number)
 	n := rig.NewAgent(t, name, lab.NewNetNS(t, name), "")
-	lab.Veth(t, lab.End{NetNS: n.NS, Link: "eth0", Addrs: onLink(nodeAddrs(number))}, lab.End{NetNS: s.router, Link: name})
+	lab.Veth(t, lab.End{NetNS: n.NS, Link: "eth0", Addrs: nodeAddrs(number).OnLink()}, lab.End{NetNS: s.router, Link: name})
 	n.NS.Forward(t)
 	s.nodes = append(s.nodes, n)
 }
@@ -122,15 +122,13 @@ func (s *stage) newNode(t *testing.T, number int) {
 // connect puts the machines on one link, and gives them their routes.
 func (s *stage) connect(t *testing.T) {
 	t.Helper()
-	s.router.Bridge(t, lab.End{NetNS: s.router, Link: "lan", Addrs: onLink(router)}, "control", "node-1", "node-2")
+	s.router.Bridge(t, lab.End{NetNS: s.router, Link: "lan", Addrs: router.OnLink()}, "control", "node-1", "node-2")
 	s.router.Forward(t)
-	for _, prefix := range balanced {
-		s.router.Route(t, prefix, rig.Way{V6: prefix.Addr().Is6()}.Of(nodeAddrs(1)), "lan")
-	}
+	rig.Lead(t, s.router, "lan", nodeAddrs(1), balanced...)
 	for i, n := range s.nodes {
-		lead(t, n.NS, router, everything...)
+		rig.Lead(t, n.NS, "eth0", router)
 		other := 2 - i
-		lead(t, n.NS, nodeAddrs(other), podRange(other)...)
+		rig.Lead(t, n.NS, "eth0", nodeAddrs(other), podRange(other)...)
 	}
 }
 
@@ -184,18 +182,6 @@ func podAddrs(node, pod int) rig.Pair {
 
 func podRange(node int) []netip.Prefix {
 	return []netip.Prefix{netip.MustParsePrefix(fmt.Sprintf("10.244.%d.0/24", node)), netip.MustParsePrefix(fmt.Sprintf("fd00:244:%d::/64", node))}
-}
-
-var everything = []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
-
-func onLink(p rig.Pair) []string { return []string{p.V4.String() + "/24", p.V6.String() + "/64"} }
-
-// lead sends what is for the prefixes to another machine.
-func lead(t *testing.T, ns *lab.NetNS, to rig.Pair, prefixes ...netip.Prefix) {
-	t.Helper()
-	for _, prefix := range prefixes {
-		ns.Route(t, prefix, rig.Way{V6: prefix.Addr().Is6()}.Of(to), "eth0")
-	}
 }
 
 // register makes the object that a kubelet would.

@@ -76,7 +76,7 @@ func newNetwork(t *testing.T, s shape, nodes int) *network {
 		n := net.newNode(t, number+1)
 		ports = append(ports, n.Name)
 	}
-	net.router.Bridge(t, lab.End{NetNS: net.router, Link: "lan", Addrs: []string{routerAddrs.V4.String() + "/24", routerAddrs.V6.String() + "/64"}}, ports...)
+	net.router.Bridge(t, lab.End{NetNS: net.router, Link: "lan", Addrs: routerAddrs.OnLink()}, ports...)
 	// Service addresses lead to the first node, until a test says otherwise.
 	for _, prefix := range []string{"10.96.0.0/16", "198.18.0.0/16", "fd00:96::/32", "fd00:198::/32"} {
 		net.lead(t, netip.MustParsePrefix(prefix), net.nodes[0])
@@ -116,8 +116,7 @@ func (net *network) connectClient(t *testing.T) {
 			otherAddrs.V4.String() + "/24", clientAddrs.V6.String() + "/64",
 		}},
 		lab.End{NetNS: net.router, Link: "client", Addrs: []string{"203.0.113.1/24", "2001:db8:c::1/64"}})
-	net.client.Route(t, netip.MustParsePrefix("0.0.0.0/0"), netip.MustParseAddr("203.0.113.1"), "eth0")
-	net.client.Route(t, netip.MustParsePrefix("::/0"), netip.MustParseAddr("2001:db8:c::1"), "eth0")
+	rig.Lead(t, net.client, "eth0", rig.ParsePair("203.0.113.1", "2001:db8:c::1"))
 	net.router.Forward(t)
 	talkative(t, net.router)
 	talkative(t, net.client)
@@ -146,7 +145,7 @@ func (net *network) newNode(t *testing.T, number int) *node {
 }
 
 func (n *node) uplink() lab.End {
-	return lab.End{NetNS: n.NS, Link: uplink, Addrs: []string{n.addrs.V4.String() + "/24", n.addrs.V6.String() + "/64"}}
+	return lab.End{NetNS: n.NS, Link: uplink, Addrs: n.addrs.OnLink()}
 }
 
 // connect gives a node its routes, and what its pods need.
@@ -172,8 +171,7 @@ func (n *node) connect(t *testing.T) {
 
 func (n *node) defaultRoutes(t *testing.T) {
 	t.Helper()
-	n.NS.Route(t, netip.MustParsePrefix("0.0.0.0/0"), routerAddrs.V4, uplink)
-	n.NS.Route(t, netip.MustParsePrefix("::/0"), routerAddrs.V6, uplink)
+	rig.Lead(t, n.NS, uplink, routerAddrs)
 }
 
 // tunnelTo does what the daemon of an overlay does for another node.
@@ -186,8 +184,7 @@ func (n *node) tunnelTo(t *testing.T, other *node) {
 
 func (n *node) routesTo(t *testing.T, other *node, via rig.Pair, link string) {
 	t.Helper()
-	n.NS.Route(t, netip.PrefixFrom(other.pod4(0), 24), via.V4, link)
-	n.NS.Route(t, netip.PrefixFrom(other.pod6(0), 64), via.V6, link)
+	rig.Lead(t, n.NS, link, via, netip.PrefixFrom(other.pod4(0), 24), netip.PrefixFrom(other.pod6(0), 64))
 }
 
 // pod4 and pod6 are addresses of the node's range for pods.
@@ -253,7 +250,7 @@ func (n *node) silent(t *testing.T, name string) *rig.Backend {
 // lead lets the router send what is for the prefix to a node.
 func (net *network) lead(t *testing.T, prefix netip.Prefix, n *node) {
 	t.Helper()
-	net.router.Route(t, prefix, rig.Way{V6: prefix.Addr().Is6()}.Of(n.addrs), "lan")
+	rig.Lead(t, net.router, "lan", n.addrs, prefix)
 }
 
 // outside starts a client that is none of the cluster's.
