@@ -51,6 +51,9 @@ func (d *Datapath) Attach() error {
 	if err := d.addServiceCIDRs(); err != nil {
 		return err
 	}
+	if err := d.carryFlows(); err != nil {
+		return err
+	}
 	if d.cfg.SocketMode == SocketOff {
 		if err := d.makeCurrent(); err != nil {
 			return err
@@ -81,6 +84,9 @@ func (d *Datapath) Attach() error {
 
 // takeOver ends a start. Backends may have left while no agent ran.
 func (d *Datapath) takeOver() error {
+	if err := d.carryFlows(); err != nil {
+		return err
+	}
 	d.backendsLeft()
 	if err := d.dropServiceCIDRs(); err != nil {
 		return err

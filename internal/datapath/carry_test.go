@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package datapath
+
+import (
+	"maps"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fairlead-io/fairlead/internal/model"
+)
+
+func TestFlowsGoOnInMapsOfAnotherSize(t *testing.T) {
+	layout := func(r *rig) { r.intruder().meta.Layout = LayoutVersion + 1 }
+	for name, c := range map[string]struct {
+		flows  uint32
+		before func(r *rig)
+		kept   bool
+	}{
+		"in larger ones (R39)":                 {4096, func(*rig) {}, true},
+		"in smaller ones with room (R39)":      {1024, func(*rig) {}, true},
+		"in the same ones (R39)":               {2048, func(*rig) {}, true},
+		"but not where they mean another flow": {2048, layout, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sizes := smallSizes()
+			sizes.Flows = 2048
+			r := newRig(t, sizes)
+			r.apply(threeServices...)
+			r.attach()
+			early, late, embryo := pairOf(model.TCP, 1, flowAnswered, 9, 9), pairOf(model.UDP, 2, flowAnswered, 9, 9), pairOf(model.TCP, 3, 0, 9, 9)
+			r.putFlows(r.current, mapFlows, early)
+			r.putFlows(r.current, mapEmbryos, embryo)
+			c.before(r)
+
+			r.cfg.Sizes.Flows = c.flows
+			r.reopen()
+			r.apply(threeServices...)
+			// The former programs are in force until then.
+			former := r.replaced
+			if former == nil {
+				former = r.current
+			}
+			r.putFlows(former, mapFlows, late)
+			r.attach()
+
+			want := map[flowKey]flow{}
+			if c.kept {
+				maps.Copy(want, early)
+				maps.Copy(want, late)
+			} else {
+				embryo = map[flowKey]flow{}
+			}
+			if diff := cmp.Diff(want, r.flowsOf(mapFlows)); diff != "" {
+				t.Errorf("confirmed flows (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(embryo, r.flowsOf(mapEmbryos)); diff != "" {
+				t.Errorf("unconfirmed flows (-want +got):\n%s", diff)
+			}
+			usage, err := r.Usage()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range usage {
+				if m.Name == mapFlows && (m.Used != uint64(len(want)) || m.Evictions != 0) {
+					t.Errorf("%+v, want %d used and none evicted", m, len(want))
+				}
+			}
+		})
+	}
+}
+
+func (r *rig) putFlows(g *generation, name string, flows map[flowKey]flow) {
+	r.t.Helper()
+	for k, f := range flows {
+		if err := g.maps[name].Put(k, f); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+func (r *rig) flowsOf(name string) map[flowKey]flow {
+	r.t.Helper()
+	found := map[flowKey]flow{}
+	if err := readFlows(r.current.maps[name], func(k flowKey, f flow) { found[k] = f }); err != nil {
+		r.t.Fatal(err)
+	}
+	return found
+}
