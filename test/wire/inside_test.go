@@ -27,7 +27,9 @@ func (n *node) served(t *testing.T, link, side string) {
 	t.Helper()
 	rig.Eventually(t, func() error {
 		devices := n.Status(t).Devices
-		if !slices.ContainsFunc(devices, func(d api.Device) bool { return d.Name == link && d.Side == side && d.Attached != "" && d.Problem == "" }) {
+		if !slices.ContainsFunc(devices, func(d api.Device) bool {
+			return d.Name == link && d.Side == side && d.Attached != "" && d.Problem == ""
+		}) {
 			return fmt.Errorf("%s is not served %s among %+v", link, side, devices)
 		}
 		return nil
