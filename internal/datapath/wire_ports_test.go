@@ -206,3 +206,52 @@ func (n *node) listen(t *testing.T, protocol model.Protocol, at netip.AddrPort) 
 	})
 	return func() { socket.Close() }
 }
+
+func TestAttemptsThatWereRefusedGiveTheirPortsAway(t *testing.T) {
+	n := twoPorts(t)
+	for _, f := range families {
+		n.run(t, f.name, func(t *testing.T) {
+			front := n.front(f)
+			n.serve(front, &model.Set{Key: n.backendSet(model.RoleVIPInternal, model.TCP, f), Backends: withPort(8080, f.remote)})
+			k := talkTo(f, model.TCP, front, netip.AddrPort{})
+			for client := uint16(1); client <= 2; client++ {
+				n.reply(n.begin(k.from(client)), packet.RST|packet.ACK, "")
+			}
+			n.age(4 * time.Second)
+			n.begin(k.from(3))
+		})
+	}
+}
+
+// How a flow leaves past the stack is noted in its elements: where to, and by
+// which device.
+func TestFlowsLeaveByTheNodesRoutes(t *testing.T) {
+	n := newNode(t)
+	n.either(t, func(t *testing.T, k talk, _ SetID) {
+		f := k.family()
+		k = n.open(k)
+		n.send(k, amid[k.protocol], "")
+		n.reply(k, amid[k.protocol], "")
+		for key, flow := range n.flowsIn(mapFlows) {
+			want := path{}
+			switch {
+			case k.isLocal():
+			case flow.Flags&flowReply != 0:
+				want = path{Device: n.eth0.index, MTU: 1500, Next: f.hop(f.gateway)}
+			default:
+				want = path{Device: n.eth1.index, MTU: smallMTU, Next: f.hop(f.router)}
+			}
+			got := flow.Path
+			got.Found, got.Family = 0, 0
+			if got != want {
+				t.Errorf("the element %+v leaves by %+v, want %+v", key, got, want)
+			}
+		}
+	})
+}
+
+// hop is an address as the kernel has it in a path.
+func (f family) hop(a netip.Addr) (next address) {
+	copy(next[:], a.AsSlice())
+	return next
+}

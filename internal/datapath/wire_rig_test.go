@@ -93,7 +93,7 @@ type wireDevice struct {
 // eth1 to the outside, and a pod of its own.
 type node struct {
 	*rig
-	ns              *lab.NetNS
+	ns, outside     *lab.NetNS
 	eth0, eth1, pod wireDevice
 	jobs            chan func() // run in the node's namespace
 	sets            int
@@ -121,12 +121,12 @@ func newNodeWith(t testing.TB, cfg Config) *node {
 
 // connect gives the node its devices, routes and neighbours.
 func (n *node) connect() {
-	outside := lab.NewNetNS(n.t, "outside")
+	n.outside = lab.NewNetNS(n.t, "outside")
 	within := func(a netip.Addr) string { return netip.PrefixFrom(a, network(a).Bits()).String() }
 	lab.Veth(n.t, lab.End{NetNS: n.ns, Link: "eth0", Addrs: []string{within(ipv4.node), within(ipv6.node)}},
-		lab.End{NetNS: outside, Link: "eth0"})
+		lab.End{NetNS: n.outside, Link: "eth0"})
 	lab.Veth(n.t, lab.End{NetNS: n.ns, Link: "eth1", Addrs: []string{within(ipv4.second), within(ipv6.second)}},
-		lab.End{NetNS: outside, Link: "eth1"})
+		lab.End{NetNS: n.outside, Link: "eth1"})
 	n.ns.Pod(n.t, "pod", ipv4.pod, ipv6.pod)
 	n.ns.MTU(n.t, "eth1", smallMTU)
 	n.eth0, n.eth1, n.pod = n.device("eth0", gatewayMAC), n.device("eth1", routerMAC), n.device("pod", podMAC)
@@ -144,16 +144,21 @@ func (n *node) connect() {
 // network is the one that an address lies in.
 func network(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()*3/4).Masked() }
 
+// devices are those that face other machines, as the agent names them.
+func (n *node) devices() []Device {
+	return []Device{
+		{Name: "eth0", Index: int(n.eth0.index), Source4: ipv4.node, Source6: ipv6.node},
+		{Name: "eth1", Index: int(n.eth1.index), Source4: ipv4.second, Source6: ipv6.second},
+	}
+}
+
 // tell fills the maps with what the agent knows of the node.
 func (n *node) tell() {
 	own := []netip.Addr{ipv4.node, ipv6.node, ipv4.second, ipv6.second}
 	if err := n.SetNodeAddresses(own, []netip.Addr{ipv4.node, ipv6.node}); err != nil {
 		n.t.Fatal(err)
 	}
-	for _, dev := range []Device{
-		{Name: "eth0", Index: int(n.eth0.index), Source4: ipv4.node, Source6: ipv6.node},
-		{Name: "eth1", Index: int(n.eth1.index), Source4: ipv4.second, Source6: ipv6.second},
-	} {
+	for _, dev := range n.devices() {
 		if _, err := n.putSource(dev); err != nil {
 			n.t.Fatal(err)
 		}

@@ -118,7 +118,7 @@ func (n *node) reply(k talk, flags uint8, payload string) {
 func (n *node) begin(k talk) talk {
 	n.t.Helper()
 	o := n.in(n.eth0, k.there(opening[k.protocol], "").Bytes())
-	if o.verdict != verdictNext && o.verdict != verdictRedirect || o.packet().Target == k.front {
+	if o.verdict != verdictNext && o.verdict != verdictRedirect || o.isAnswer() || o.packet().Target == k.front {
 		n.t.Fatalf("the first packet has verdict %d: %s", o.verdict, show(o.frame))
 	}
 	k.source, k.back = o.packet().Source, o.packet().Target

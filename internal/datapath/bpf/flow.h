@@ -275,8 +275,7 @@ static __noinline int take_over(struct packet *p, void *map, bool embryo)
 	f = bpf_map_lookup_elem(map, &forward);
 	if (f && f->used > old.used)
 		old.used = f->used;
-	if (age_of(&old) <= (embryo && !(old.state & FLOW_RESET) ? EMBRYO_YIELDS :
-			     timeout_of(&old, p->key.protocol, embryo)) &&
+	if (age_of(&old) <= (embryo ? EMBRYO_YIELDS : timeout_of(&old, p->key.protocol, false)) &&
 	    /* The same client at the same address: its other direction was
 	     * evicted, or it is being opened on another processor. */
 	    !(same_address(old.target, p->key.source) && same_address(old.source, p->key.target) &&
