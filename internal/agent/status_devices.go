@@ -37,6 +37,7 @@ func (a *Agent) addDevices(s *api.Status) (troubles []string) {
 		troubles = append(troubles, markAttached(s.Devices, attachments)...)
 	}
 	s.Findings = append(s.Findings, sysctlFindings(served, readSysctl)...)
+	s.Findings = append(s.Findings, forwardFindings(readChains)...)
 	s.Findings = append(s.Findings, orderFindings(attachments)...)
 	if s.Synced && len(served) == 0 {
 		s.Findings = append(s.Findings, "no device faces other machines, so nothing comes in from outside: name one with --devices if that is wrong")
