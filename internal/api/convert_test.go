@@ -153,7 +153,7 @@ func TestNewTrace(t *testing.T) {
 	compiled := compile(loadBalancer(model.TCP), podSlice(model.TCP, readyPod))
 	view := model.View{
 		Index: model.NewIndex([]model.Candidate{{Contender: model.Contender{Service: web}, Compiled: compiled}}),
-		Node:  &model.Node{Name: "n1"}, PacketPath: true,
+		Node:  &model.Node{Name: "n1"}, Packets: model.AllPackets,
 	}
 	trace := func(from, to string) Trace {
 		return NewTrace(model.Trace(view, model.Flow{From: netip.MustParseAddr(from), To: netip.MustParseAddrPort(to), Protocol: model.TCP}))
