@@ -28,6 +28,22 @@ static __always_inline bool is_error(const struct packet *p, __u8 type)
 	       type == ICMP_TIME_EXCEEDED || type == ICMP_PARAMETER;
 }
 
+/* What the error repeats may be the first fragment of a datagram: it has the
+ * ports. */
+static __always_inline bool skip_quoted_fragment(struct __sk_buff *skb, struct packet *p, struct quoted *q)
+{
+	struct extension extension;
+
+	if (p->key.protocol != EXTENSION_FRAGMENT)
+		return true;
+	if (bpf_skb_load_bytes(skb, q->ports_at, &extension, sizeof(extension)) ||
+	    extension.offset & bpf_htons(0xfff8))
+		return false;
+	p->key.protocol = extension.next;
+	q->ports_at += sizeof(extension);
+	return true;
+}
+
 /* Reads what the error repeats. p->key becomes the packet that would go the
  * opposite way; the addresses of the error itself go to p->other. */
 static __always_inline bool parse_quoted(struct __sk_buff *skb, struct packet *p, struct quoted *q)
@@ -50,6 +66,8 @@ static __always_inline bool parse_quoted(struct __sk_buff *skb, struct packet *p
 			return false;
 		p->key.protocol = ip6.nexthdr;
 		q->ports_at = q->at + sizeof(ip6);
+		if (!skip_quoted_fragment(skb, p, q))
+			return false;
 	} else {
 		if (bpf_skb_load_bytes(skb, q->at, &ip, sizeof(ip)) || ip.version != 4 || ip.ihl < 5)
 			return false;
