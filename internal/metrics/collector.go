@@ -6,9 +6,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Metric is one metric that is read off a T, such as a struct of counters,
+// metric is one metric that is read off a T, such as a struct of counters,
 // each time somebody asks.
-type Metric[T any] struct {
+type metric[T any] struct {
 	Name   string
 	Help   string
 	Type   prometheus.ValueType
@@ -17,14 +17,14 @@ type Metric[T any] struct {
 	Read func(from T, emit func(value float64, labels ...string))
 }
 
-// Value is a Metric without labels.
-func Value[T any](name, help string, kind prometheus.ValueType, read func(T) float64) Metric[T] {
-	return Metric[T]{Name: name, Help: help, Type: kind, Read: func(from T, emit func(float64, ...string)) { emit(read(from)) }}
+// value is a metric without labels.
+func value[T any](name, help string, kind prometheus.ValueType, read func(T) float64) metric[T] {
+	return metric[T]{Name: name, Help: help, Type: kind, Read: func(from T, emit func(float64, ...string)) { emit(read(from)) }}
 }
 
-// NewCollector returns a collector that reads a T once per scrape, for all its
+// newCollector returns a collector that reads a T once per scrape, for all its
 // metrics. An error leaves them out of that scrape and stands in its log.
-func NewCollector[T any](list []Metric[T], read func() (T, error)) prometheus.Collector {
+func newCollector[T any](list []metric[T], read func() (T, error)) prometheus.Collector {
 	c := &collector[T]{list: list, read: read}
 	for _, m := range list {
 		c.descs = append(c.descs, prometheus.NewDesc(m.Name, m.Help, m.Labels, nil))
@@ -33,7 +33,7 @@ func NewCollector[T any](list []Metric[T], read func() (T, error)) prometheus.Co
 }
 
 type collector[T any] struct {
-	list  []Metric[T]
+	list  []metric[T]
 	descs []*prometheus.Desc // of each metric
 	read  func() (T, error)
 }

@@ -58,7 +58,7 @@ const (
 )
 
 // list is every metric that is read off Facts.
-var list = []Metric[Facts]{
+var list = []metric[Facts]{
 	sources("fairlead_changes_total", help("Changes of objects that were heard of", "sync_proxy_rules_endpoint_changes_total", "sync_proxy_rules_service_changes_total"),
 		counter, func(s Source) float64 { return float64(s.Received) }),
 	sources("fairlead_changes_pending", help("Changes of objects that were heard of and not tried yet", "sync_proxy_rules_endpoint_changes_pending", "sync_proxy_rules_service_changes_pending"),
@@ -66,9 +66,9 @@ var list = []Metric[Facts]{
 	sources("fairlead_source_objects", help("Objects known"), gauge, func(s Source) float64 { return float64(s.Objects) }),
 	sources("fairlead_source_synced", help("1 once the first list is complete"), gauge, func(s Source) float64 { return truth(s.Synced) }),
 	sources("fairlead_source_stale", help("1 while the kind cannot be followed; what was known stays in force"), gauge, func(s Source) float64 { return truth(s.Stale) }),
-	Value("fairlead_unreadable_objects", help("Objects or files that cannot be read; their last good content stays in force"),
+	value("fairlead_unreadable_objects", help("Objects or files that cannot be read; their last good content stays in force"),
 		gauge, func(f Facts) float64 { return float64(f.Problems) }),
-	Value("fairlead_services", help("Services known, those without frontends included"), gauge, func(f Facts) float64 { return float64(f.Services) }),
+	value("fairlead_services", help("Services known, those without frontends included"), gauge, func(f Facts) float64 { return float64(f.Services) }),
 	{
 		Name: "fairlead_frontends", Help: help("Frontends by status: Done, Pending, or Error for those that could not be written"), Type: gauge, Labels: []string{"status"},
 		Read: func(f Facts, emit func(float64, ...string)) {
@@ -92,30 +92,30 @@ var list = []Metric[Facts]{
 		func(f Facts) time.Time { return f.LastQueued }),
 	timestamp("fairlead_compared_timestamp_seconds", help("When the kernel's maps were last compared with the tables"),
 		func(f Facts) time.Time { return f.LastCompared }),
-	Value("fairlead_repaired_entries_total", help("Entries of the kernel's maps that someone else had changed"), counter, func(f Facts) float64 { return float64(f.Repaired) }),
+	value("fairlead_repaired_entries_total", help("Entries of the kernel's maps that someone else had changed"), counter, func(f Facts) float64 { return float64(f.Repaired) }),
 	maps("fairlead_map_entries", help("Entries in use of a map in the kernel"), gauge, func(m Map) float64 { return float64(m.Used) }),
 	maps("fairlead_map_capacity", help("Entries that a map in the kernel has room for"), gauge, func(m Map) float64 { return float64(m.Capacity) }),
 	maps("fairlead_map_evictions_total", help("Entries that a map in the kernel forgot for want of room"), counter, func(m Map) float64 { return float64(m.Evictions) }),
-	Value("fairlead_refusal_events_lost_total", help("Refused connections that are missing in fairlead_refused_connections_total"), counter, func(f Facts) float64 { return float64(f.EventsLost) }),
+	value("fairlead_refusal_events_lost_total", help("Refused connections that are missing in fairlead_refused_connections_total"), counter, func(f Facts) float64 { return float64(f.EventsLost) }),
 	{Name: "fairlead_packets_total", Help: help("Packets on the wire that were neither plainly translated nor refused, by what was the matter"), Type: counter, Labels: []string{"what"}, Read: func(f Facts, emit func(float64, ...string)) {
 		for _, p := range f.Packets {
 			emit(float64(p.Count), p.What)
 		}
 	}},
-	Value("fairlead_health_checks", help("Services whose health-check node port is answered here"), gauge, func(f Facts) float64 { return float64(f.HealthChecks) }),
-	Value("fairlead_health_checks_failed", help("Services whose health-check node port cannot be listened on everywhere"), gauge, func(f Facts) float64 { return float64(f.HealthChecksFailed) }),
+	value("fairlead_health_checks", help("Services whose health-check node port is answered here"), gauge, func(f Facts) float64 { return float64(f.HealthChecks) }),
+	value("fairlead_health_checks_failed", help("Services whose health-check node port cannot be listened on everywhere"), gauge, func(f Facts) float64 { return float64(f.HealthChecksFailed) }),
 }
 
-func sources(name, help string, kind prometheus.ValueType, read func(Source) float64) Metric[Facts] {
-	return Metric[Facts]{Name: name, Help: help, Type: kind, Labels: []string{"kind"}, Read: func(f Facts, emit func(float64, ...string)) {
+func sources(name, help string, kind prometheus.ValueType, read func(Source) float64) metric[Facts] {
+	return metric[Facts]{Name: name, Help: help, Type: kind, Labels: []string{"kind"}, Read: func(f Facts, emit func(float64, ...string)) {
 		for _, s := range f.Sources {
 			emit(read(s), s.Kind)
 		}
 	}}
 }
 
-func maps(name, help string, kind prometheus.ValueType, read func(Map) float64) Metric[Facts] {
-	return Metric[Facts]{Name: name, Help: help, Type: kind, Labels: []string{"map"}, Read: func(f Facts, emit func(float64, ...string)) {
+func maps(name, help string, kind prometheus.ValueType, read func(Map) float64) metric[Facts] {
+	return metric[Facts]{Name: name, Help: help, Type: kind, Labels: []string{"map"}, Read: func(f Facts, emit func(float64, ...string)) {
 		for _, m := range f.Maps {
 			emit(read(m), m.Name)
 		}
@@ -123,8 +123,8 @@ func maps(name, help string, kind prometheus.ValueType, read func(Map) float64) 
 }
 
 // timestamp is left out as long as nothing happened.
-func timestamp(name, help string, read func(Facts) time.Time) Metric[Facts] {
-	return Metric[Facts]{Name: name, Help: help, Type: gauge, Read: func(f Facts, emit func(float64, ...string)) {
+func timestamp(name, help string, read func(Facts) time.Time) metric[Facts] {
+	return metric[Facts]{Name: name, Help: help, Type: gauge, Read: func(f Facts, emit func(float64, ...string)) {
 		if at := read(f); !at.IsZero() {
 			emit(float64(at.UnixNano()) / 1e9)
 		}

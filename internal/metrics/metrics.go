@@ -62,8 +62,8 @@ func New(version string, facts func() (Facts, error)) *Metrics {
 		}, []string{"path", "code"}),
 	}
 	m.registry.MustRegister(m.syncDuration, m.syncFailures, m.programming, m.refused, m.healthAnswers,
-		NewCollector(list, facts),
-		NewCollector(buildInfo, func() (string, error) { return version, nil }),
+		newCollector(list, facts),
+		newCollector(buildInfo, func() (string, error) { return version, nil }),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -86,9 +86,6 @@ func programmingBuckets() []float64 {
 	}
 	return append(buckets, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300)
 }
-
-// Register adds the metrics of another part.
-func (m *Metrics) Register(c prometheus.Collector) { m.registry.MustRegister(c) }
 
 // Handler serves the metrics. What cannot be read is left out of an answer,
 // and logged.
@@ -122,7 +119,7 @@ func (m *Metrics) Answered(path string, status int) {
 	m.healthAnswers.WithLabelValues(path, strconv.Itoa(status)).Inc()
 }
 
-var buildInfo = []Metric[string]{{
+var buildInfo = []metric[string]{{
 	Name: "fairlead_build_info", Help: help("1, with the version of the agent"), Type: prometheus.GaugeValue, Labels: []string{"version"},
 	Read: func(version string, emit func(float64, ...string)) { emit(1, version) },
 }}

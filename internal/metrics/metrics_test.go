@@ -125,22 +125,6 @@ func TestWhatCannotBeReadIsLeftOut(t *testing.T) {
 	}
 }
 
-func TestAnotherPartAddsItsCountersAsAStruct(t *testing.T) {
-	type counters struct{ Forwarded, Dropped uint64 }
-	m := New("v1", someFacts)
-	m.Register(NewCollector([]Metric[counters]{
-		Value("fairlead_test_forwarded_total", "Packets that went on", prometheus.CounterValue, func(c counters) float64 { return float64(c.Forwarded) }),
-		{Name: "fairlead_test_dropped_total", Help: "Packets that did not", Type: prometheus.CounterValue, Labels: []string{"direction"},
-			Read: func(c counters, emit func(float64, ...string)) { emit(float64(c.Dropped), "in") }},
-	}, func() (counters, error) { return counters{3, 2}, nil }))
-	text := scrape(t, m)
-	for _, line := range []string{"fairlead_test_forwarded_total 3", `fairlead_test_dropped_total{direction="in"} 2`} {
-		if !strings.Contains(text, "\n"+line+"\n") {
-			t.Errorf("no line %q", line)
-		}
-	}
-}
-
 func TestNamesAreAsPrometheusAdvises(t *testing.T) {
 	problems, err := testutil.GatherAndLint(filled().registry)
 	if err != nil {
