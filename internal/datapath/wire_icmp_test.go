@@ -186,7 +186,7 @@ func TestErrorsOverIPv6NeverBelongToFlowsOfIPv4(t *testing.T) {
 		}
 		inner := k.again(amid[k.protocol], "")
 		inner.Source, inner.Target = mapped(k.front), mapped(k.client)
-		n.in(n.eth0, about(ipv6.gateway, inner, [2]uint8{1, 0}, 200)).untouched()
+		n.in(n.eth0, packet.Error(ipv6.gateway, ipv6.vip, 1, 0, 0, inner.Bytes())).untouched()
 		n.in(n.eth0, inner.Bytes()).untouched()
 	})
 }
@@ -224,6 +224,25 @@ func TestPacketsThatAreTooBigAreAnswered(t *testing.T) {
 		if o := segments(smallMTU - headers + 1); o.verdict != verdictRedirect || o.packet().Inner == nil {
 			t.Errorf("segments that do not fit became %s", show(o.frame))
 		}
+	})
+}
+
+// Errors are about first fragments only.
+func TestLaterFragmentsThatAreTooBigAreDropped(t *testing.T) {
+	n := newNode(t)
+	n.kinds(t, func(t *testing.T, f family, protocol model.Protocol) {
+		front, key := n.front(f), n.backendSet(model.RoleVIPInternal, protocol, f)
+		n.serve(front, &model.Set{Key: key, Backends: withPort(8080, f.remote)})
+		k := n.open(talkTo(f, protocol, front, netip.AddrPortFrom(f.remote, 8080)))
+		parts := packet.Fragments(k.there(amid[protocol], string(make([]byte, 3000))).Bytes(), 7, 1440)
+		if first := n.in(n.eth0, parts[0]); !first.isAnswer() || first.packet().MTU != smallMTU {
+			t.Errorf("the first fragment became %s", show(first.frame))
+		}
+		small := packet.Fragments(k.there(amid[protocol], "small enough").Bytes(), 7, 24)
+		if first := n.in(n.eth0, small[0]); first.verdict != verdictRedirect || first.isAnswer() {
+			t.Errorf("a small first fragment became %s", show(first.frame))
+		}
+		n.in(n.eth0, parts[1]).dropped()
 	})
 }
 
