@@ -166,22 +166,5 @@ func (d *Datapath) sweep(name string, now uint64) error {
 	return d.addToCounter(counter, deleted)
 }
 
-// readFlows calls f for every element, both directions. An element that
-// appears or goes in the meantime may or may not be among them.
-func readFlows(m *ebpf.Map, f func(flowKey, flow)) error {
-	const chunk = 4096
-	keys, values := make([]flowKey, chunk), make([]flow, chunk)
-	var cursor ebpf.MapBatchCursor
-	for {
-		n, err := m.BatchLookup(&cursor, keys, values, nil)
-		for i := range n {
-			f(keys[i], values[i])
-		}
-		if errors.Is(err, ebpf.ErrKeyNotExist) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
-}
+// readFlows calls f for every element, both directions.
+func readFlows(m *ebpf.Map, f func(flowKey, flow)) error { return readHash(m, f) }
