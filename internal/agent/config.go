@@ -89,7 +89,7 @@ func (c *Config) validate() error {
 
 func checkBindAddress(flag, value string) error {
 	if _, err := netip.ParseAddrPort(value); err != nil && value != "" {
-		return fmt.Errorf("%s %q is no ADDRESS:PORT such as 127.0.0.1:10249 or [::]:10256: give one, or nothing to switch it off", flag, value)
+		return fmt.Errorf("%s %q is no ADDRESS:PORT such as 127.0.0.1:10249 or [::]:10256: give one, or an empty value to switch it off", flag, value)
 	}
 	return nil
 }

@@ -101,8 +101,8 @@ func addAgentFlags(cmd *cobra.Command) *agentFlags {
 	flags.TextVar(&c.MaglevTableSize, "maglev-table-size", maglev.DefaultSize,
 		"`ENTRIES` of a Maglev table, the same on all nodes, at least one for each backend: "+maglev.SizeList()+"; more move fewer flows needlessly, and take an eighth as many slots in each backend set")
 	flags.DurationVar(&c.CompareInterval, "compare-interval", defaultCompareInterval, "how often to compare the kernel's maps with the tables and repair them")
-	flags.StringVar(&c.HealthzBindAddress, "healthz-bind-address", defaultHealthzAddress, "`ADDRESS:PORT` of /healthz and /livez; 0.0.0.0 is all addresses of both families, nothing switches them off")
-	flags.StringVar(&c.MetricsBindAddress, "metrics-bind-address", defaultMetricsAddress, "`ADDRESS:PORT` of /metrics; nothing switches it off")
+	flags.StringVar(&c.HealthzBindAddress, "healthz-bind-address", defaultHealthzAddress, "`ADDRESS:PORT` of /healthz and /livez; 0.0.0.0 is all addresses of both families, an empty value switches them off")
+	flags.StringVar(&c.MetricsBindAddress, "metrics-bind-address", defaultMetricsAddress, "`ADDRESS:PORT` of /metrics; an empty value switches it off")
 	flags.TextVar(&a.logLevel, "log-level", slog.LevelInfo, "least `LEVEL` to log: debug, info, warn, error")
 	addSizeFlags(cmd, &c.Sizes)
 	return a

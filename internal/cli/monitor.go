@@ -17,8 +17,8 @@ func newMonitor(e *env) *cobra.Command {
 		Use:   "monitor",
 		Short: "Show connections as they are refused",
 		Long: `Show each connection that the agent's programs refuse, as it happens: which
-process, or which packet on which device, dialled what, and why it was refused. It goes on until it is interrupted. With -o json
-each line is one JSON object.`,
+process, or which packet on which device, dialled what, and why it was refused. It
+goes on until it is interrupted. With -o json each line is one JSON object.`,
 		Example: e.examples("fairlead monitor", "fairlead monitor --service default/web", "fairlead monitor -o json"),
 		Args:    noArguments,
 	}

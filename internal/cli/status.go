@@ -17,8 +17,9 @@ func newStatus(e *env) *cobra.Command {
 		Use:   "status",
 		Short: "Show the agent's health, and what it rests on",
 		Long: `Show whether the agent is healthy and why not: its source and how far it has been
-followed, the state of its rows, the programs on the cgroup, what the kernel
-lacks and what that costs, how full the maps are, and refused connections.
+followed, the state of its rows, what load balancers are told, the devices of the
+packet path and the programs on them and on the cgroup, what the kernel lacks and
+what that costs, how full the maps are, and what was refused.
 
 The exit status is 1 if the agent is not healthy.`,
 		Example: e.examples("fairlead status", "fairlead status -o wide", "fairlead status -w", "fairlead status -o json"),
