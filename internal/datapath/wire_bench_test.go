@@ -6,7 +6,7 @@ import "testing"
 
 // BenchmarkLoadWire measures how long the kernel takes to accept the programs
 // of the packet path, which every start of the agent waits for. The budget is
-// half a second for both, and 60 000 instructions that the verifier looks at.
+// half a second for both, and 100 000 instructions that the verifier looks at.
 func BenchmarkLoadWire(b *testing.B) {
 	r := newRig(b, smallSizes())
 	for b.Loop() {
