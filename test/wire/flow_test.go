@@ -4,8 +4,10 @@ package wire
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -74,6 +76,7 @@ func expectHeld(t *testing.T, conn *traffic.Conn, server string) {
 // nothing: neither end is told anything that ends the connection.
 func TestOutOfWindow(t *testing.T) {
 	t.Parallel()
+	const ack, rst, fin, syn = packet.ACK, packet.RST, packet.FIN, packet.SYN
 	net := start(t, routed, 2)
 	n1 := net.nodes[0]
 	client := net.outside(t)
@@ -83,26 +86,38 @@ func TestOutOfWindow(t *testing.T) {
 		fromPod := packet.NewSender(t, b.NS)
 		service := net.full("on-"+n.Name, "")
 		net.serve(t, service.Service, rig.Ready(b))
-		for _, w := range ways[:2] {
-			for _, to := range service.targets(n1) {
-				t.Run(w.Name+" to the "+to.kind+" of an endpoint on "+n.Name+" (R36)", func(t *testing.T) {
-					front, back := packet.NewTap(t, net.client, "eth0"), packet.NewTap(t, b.NS, "eth0")
-					conn, _ := client.Open(w.Network, w.To(to.at, to.port).String())
-					defer conn.Close()
-					expectHeld(t, conn, b.Name)
-					there, here := lastFrom(t, front, true), lastFrom(t, back, true)
-
-					for _, flags := range []uint8{packet.ACK, packet.ACK | packet.PSH, packet.RST, packet.RST | packet.ACK, packet.FIN | packet.ACK, packet.SYN} {
-						fromClient.Send(stray(there, flags))
-						fromPod.Send(stray(here, flags))
-					}
-					expectHeld(t, conn, b.Name)
-					for _, p := range front.Packets() {
-						if !p.Outgoing && (p.Source != w.To(to.at, to.port) || p.Flags&packet.RST != 0 && p.Seq != here.Seq+strayBy) {
-							t.Errorf("to the client came %s", p)
+		for _, c := range []struct {
+			name              string
+			byClient, byOther []uint8 // flags of what the client's side sends, and the endpoint's
+		}{
+			{"data", []uint8{ack, ack | packet.PSH}, []uint8{ack, ack | packet.PSH}},
+			{"resets", []uint8{rst, rst | ack}, []uint8{rst, rst | ack}},
+			{"ends of both sides", []uint8{fin | ack}, []uint8{fin | ack}},
+			{"an attempt to connect", []uint8{syn}, nil},
+			{"a reset and an attempt to connect", []uint8{rst, syn}, nil},
+		} {
+			for _, w := range ways[:2] {
+				for _, to := range service.targets(n1) {
+					t.Run(fmt.Sprintf("%s, %s to the %s of an endpoint on %s (R36)", c.name, w.Name, to.kind, n.Name), func(t *testing.T) {
+						front, back := packet.NewTap(t, net.client, "eth0"), packet.NewTap(t, b.NS, "eth0")
+						conn, _ := client.Open(w.Network, w.To(to.at, to.port).String())
+						defer conn.Close()
+						expectHeld(t, conn, b.Name)
+						there, here := lastSent(t, front), lastSent(t, back)
+						for _, flags := range c.byClient {
+							fromClient.Send(stray(there, flags))
 						}
-					}
-				})
+						for _, flags := range c.byOther {
+							fromPod.Send(stray(here, flags))
+						}
+						expectHeld(t, conn, b.Name)
+						for _, p := range front.Packets() {
+							if !p.Outgoing && (p.Source != w.To(to.at, to.port) || p.Flags&rst != 0 && p.Seq != here.Seq+strayBy) {
+								t.Errorf("to the client came %s", p)
+							}
+						}
+					})
+				}
 			}
 		}
 	}
@@ -119,12 +134,12 @@ func stray(seen packet.Packet, flags uint8) packet.Packet {
 	}
 }
 
-// lastFrom is the last segment with content that went out, or came in.
-func lastFrom(t *testing.T, tap *packet.Tap, outgoing bool) packet.Packet {
+// lastSent is the last segment with content that went out.
+func lastSent(t *testing.T, tap *packet.Tap) packet.Packet {
 	t.Helper()
 	seen := tap.Packets()
 	for _, p := range slices.Backward(seen) {
-		if p.Outgoing == outgoing && p.Protocol == unix.IPPROTO_TCP && len(p.Payload) > 0 {
+		if p.Outgoing && p.Protocol == unix.IPPROTO_TCP && len(p.Payload) > 0 {
 			return p
 		}
 	}
@@ -160,7 +175,7 @@ func TestOnePortOfTheClient(t *testing.T) {
 		} {
 			for _, w := range ways {
 				t.Run(w.Name+" from "+from.name+" to an endpoint on "+n.Name, func(t *testing.T) {
-					from.client.From = w.To(from.addrs, port)
+					from.client.From, from.client.Timeout = w.To(from.addrs, port), time.Second
 					for range 2 {
 						for _, to := range from.targets {
 							if reply := patiently(t, from.client, w, to); reply.Server != b.Name {
