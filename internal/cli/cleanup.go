@@ -18,7 +18,8 @@ func newCleanup(e *env) *cobra.Command {
 pinned. Service addresses are not translated on this node from then on: connections
 that are open go on where they were translated at the socket, and end on the wire.
 Run it in the node's network namespace, where the devices are. A clsact qdisc stays,
-and so do ports in net.ipv4.ip_local_reserved_ports: others may rest on them.
+and so do ports in net.ipv4.ip_local_reserved_ports and a raised
+net.netfilter.nf_conntrack_tcp_timeout_close_wait: others may rest on them.
 
 An agent that stops leaves all of it in force, so that the next one can take it
 over: this is for a node that is to be without Fairlead.`,
