@@ -146,7 +146,7 @@ func (m *machine) goesOn(e *expected, flags uint8) bool {
 		return true
 	}
 	over := e.ended&flowReset != 0 || e.ended&flowEnded == flowEnded
-	return !over && (e.confirmed || !gone)
+	return !over && !gone
 }
 
 // opens expects that a packet opens a flow, or is answered where none can be.

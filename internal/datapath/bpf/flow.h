@@ -17,8 +17,9 @@
 #define TIMEOUT_TCP_EMBRYO  (60 * SECOND)
 #define TIMEOUT_UDP	    (120 * SECOND)
 #define TIMEOUT_UDP_EMBRYO  (30 * SECOND)
-/* An embryo that old gives its port away to who needs one. */
-#define EMBRYO_YIELDS (3 * SECOND)
+/* An embryo, or a flow that is over, gives its port away when nobody has used
+ * it for so long, to who finds no other. */
+#define YIELDS (3 * SECOND)
 
 /* How far beyond the backend's first byte the client's acknowledgement may be
  * to confirm a flow. Who cannot see the backend's answer guesses that once in
@@ -121,16 +122,42 @@ static __always_inline bool has_backend(struct flow *f, struct packet *p)
 	return true;
 }
 
+/* Whether the element is the other direction of a flow with this key. */
+static __always_inline bool answers(const struct flow *f, const struct flow_key *k)
+{
+	return same_address(f->target, k->source) && same_address(f->source, k->target) &&
+	       f->target_port == k->source_port && f->source_port == k->target_port;
+}
+
+/* Whether no packet of the flow has come for too long, in either direction. */
+static __noinline int has_timed_out(struct packet *p, __u32 embryo)
+{
+	__u64 timeout;
+	struct flow *f;
+
+	if (!p)
+		return true;
+	timeout = timeout_of(&p->flow, p->key.protocol, embryo);
+	if (age_of(&p->flow) <= timeout)
+		return false;
+	set_other(p);
+	if (embryo)
+		f = bpf_map_lookup_elem(&fairlead_embryos, &p->other);
+	else
+		f = bpf_map_lookup_elem(&fairlead_flows, &p->other);
+	return !f || !answers(f, &p->key) || age_of(f) > timeout;
+}
+
 /* Whether the packet goes on in this flow. One that opens a connection anew
- * does not if the old one is over; a datagram, or an attempt that nobody has
- * answered, does not if its backend is gone (R35). Open connections go on,
- * whatever became of their endpoint (R9). */
+ * does not if the old one is over; neither it nor a datagram does if the
+ * backend is gone (R35). What is amid a connection goes on, whatever became of
+ * the endpoint (R9). */
 static __always_inline bool goes_on(struct flow *f, struct packet *p, bool embryo)
 {
 	if (p->flow.flags & FLOW_REPLY)
 		return true;
 	if (p->key.protocol == IPPROTO_UDP) {
-		if (age_of(&p->flow) > timeout_of(&p->flow, IPPROTO_UDP, embryo))
+		if (has_timed_out(p, embryo))
 			return false;
 		if (has_backend(f, p))
 			return true;
@@ -140,9 +167,9 @@ static __always_inline bool goes_on(struct flow *f, struct packet *p, bool embry
 	if ((p->tcp_flags & (TCP_SYN | TCP_ACK)) != TCP_SYN)
 		return true;
 	if (p->flow.state & FLOW_RESET || (p->flow.state & FLOW_ENDED) == FLOW_ENDED ||
-	    age_of(&p->flow) > timeout_of(&p->flow, IPPROTO_TCP, embryo))
+	    has_timed_out(p, embryo))
 		return false;
-	return !embryo || has_backend(f, p);
+	return has_backend(f, p);
 }
 
 /* Forgets both directions of the packet's flow. */
@@ -253,10 +280,11 @@ static __noinline int confirm(struct packet *p)
 
 /* Whether nobody needs the element under p->other any more, which then is
  * gone, with its other direction. */
-static __noinline int take_over(struct packet *p, void *map, bool embryo)
+static __noinline int take_over(struct packet *p, void *map, bool embryo, bool yields)
 {
 	struct flow_key forward = {};
 	struct flow *f, old;
+	__u64 kept;
 
 	if (!p)
 		return false;
@@ -275,11 +303,13 @@ static __noinline int take_over(struct packet *p, void *map, bool embryo)
 	f = bpf_map_lookup_elem(map, &forward);
 	if (f && f->used > old.used)
 		old.used = f->used;
-	if (age_of(&old) <= (embryo ? EMBRYO_YIELDS : timeout_of(&old, p->key.protocol, false)) &&
+	kept = timeout_of(&old, p->key.protocol, embryo);
+	if (yields && kept <= TIMEOUT_TCP_CLOSED && (embryo || p->key.protocol == IPPROTO_TCP))
+		kept = YIELDS;
+	if (age_of(&old) <= kept &&
 	    /* The same client at the same address: its other direction was
 	     * evicted, or it is being opened on another processor. */
-	    !(same_address(old.target, p->key.source) && same_address(old.source, p->key.target) &&
-	      old.target_port == p->key.source_port && old.source_port == p->key.target_port))
+	    !answers(&old, &p->key))
 		return false;
 	if (!bpf_map_delete_elem(map, &forward))
 		count(embryo ? COUNTER_EMBRYOS_DELETED : COUNTER_FLOWS_DELETED);
@@ -288,11 +318,13 @@ static __noinline int take_over(struct packet *p, void *map, bool embryo)
 	return true;
 }
 
-/* Takes the other direction's key for this flow, if no flow has it. In this
- * order, one that is confirmed meanwhile is seen in one of the two. */
-static __always_inline bool claim(struct packet *p)
+/* Takes the other direction's key for this flow, if no flow has it; one that
+ * is over has to yield if that is asked for. In this order, one that is
+ * confirmed meanwhile is seen in one of the two. */
+static __always_inline bool claim(struct packet *p, bool yields)
 {
-	if (!take_over(p, &fairlead_embryos, true) || !take_over(p, &fairlead_flows, false))
+	if (!take_over(p, &fairlead_embryos, true, yields) ||
+	    !take_over(p, &fairlead_flows, false, yields))
 		return false;
 	p->reply.seal = flow_seal(&p->other, &p->reply);
 	if (bpf_map_update_elem(&fairlead_embryos, &p->other, &p->reply, BPF_NOEXIST))
