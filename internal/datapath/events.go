@@ -29,7 +29,7 @@ var reasons = map[uint8]string{
 	5: "the address was changing hands between Services",
 	6: "the ClusterIP has no such port",
 	7: "no Service has this ClusterIP",
-	8: "the node's own ports for this backend are all in use",
+	8: "the ports by which the backend could see the client are all in use",
 	9: "the packet belongs to a connection that is not known here",
 }
 

@@ -193,7 +193,7 @@ var packetCounters = []struct {
 	counter uint32
 	what    string
 }{
-	{counterPortsExhausted, "flow without a free port of the node"},
+	{counterPortsExhausted, "flow without a free port"},
 	{counterNoFlow, "amid an unknown connection"},
 	{counterReleased, "datagram moved to another backend"},
 	{counterTooBig, "too big for its way"},

@@ -159,11 +159,7 @@ func (m *machine) opens(name string, s *published, k talk, p packet.Packet, o ou
 		o.answered(closed(p))
 		return
 	case o.isAnswer():
-		// Another Service's flow has the client's port at the backend.
-		o.answered(closed(p))
-		if !m.mayConflict(s, k) {
-			m.t.Errorf("%s is refused, and no other flow is in the way", p)
-		}
+		m.t.Errorf("%s is refused", p)
 		return
 	}
 	k.source, k.back, k.ttl = o.packet().Source, o.packet().Target, o.packet().TTL
@@ -175,11 +171,20 @@ func (m *machine) opens(name string, s *published, k talk, p packet.Packet, o ou
 	if !slices.ContainsFunc(s.backends, func(b model.Backend) bool { return b.AddrPort == k.back }) {
 		m.t.Errorf("%s was sent to %s, which is none of %v", p, k.back, s.backends)
 	}
-	remote := s.family.pods.Contains(k.back.Addr())
-	if ports := m.cfg.Wire.SNATPorts; remote && (k.source.Addr() != s.family.second || k.source.Port() < ports.First || k.source.Port() > ports.Last) || !remote && k.source != k.client {
+	if !m.maySee(s, k) {
 		m.t.Errorf("%s comes from %s to %s", p, k.source, k.back)
 	}
 	m.flows[name] = &expected{talk: k, service: s}
+}
+
+// maySee says whether a backend may see the client so: a local one by its own
+// address and, unless another flow has that at the backend, its own port.
+func (m *machine) maySee(s *published, k talk) bool {
+	if s.family.pods.Contains(k.back.Addr()) {
+		ports := m.cfg.Wire.SNATPorts
+		return k.source.Addr() == s.family.second && ports.First <= k.source.Port() && k.source.Port() <= ports.Last
+	}
+	return k.source.Addr() == k.client.Addr() && (k.source.Port() == k.client.Port() || m.mayConflict(s, k))
 }
 
 // mayConflict says whether the client has a flow by another Service to a local

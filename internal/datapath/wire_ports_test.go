@@ -113,7 +113,7 @@ func TestPortsRunOut(t *testing.T) {
 			n.send(second, amid[protocol], "")
 		})
 
-		n.part(t, "one of an open flow is not, until that is over", func(t *testing.T) {
+		n.part(t, "one of an open flow is not, until that has timed out", func(t *testing.T) {
 			late := k.from(4).there(opening[protocol], "")
 			n.age(time.Minute)
 			n.in(n.eth0, late.Bytes()).answered(closed(late))
@@ -153,18 +153,18 @@ func TestAnswersNeverBelongToTwoFlows(t *testing.T) {
 		}
 		one, oneSet := serve()
 		other, otherSet := serve()
-		k, l := talkTo(f, protocol, one, backends[0].AddrPort), talkTo(f, protocol, other, backends[0].AddrPort)
-		k = n.open(k)
-		p := l.there(opening[protocol], "the same client port by another Service")
-		n.in(n.eth0, p.Bytes()).answered(closed(p))
-		n.expectRefused(other, protocol, 8)
-		n.expectFlows(0, 2)
-		n.reply(k, amid[protocol], "the first flow has its answers")
-
-		n.publish(otherSet, &model.Set{Key: n.current.names[otherSet].mustKey(t), Backends: withPort(8081, f.pod)})
-		n.open(l)
+		k := n.open(talkTo(f, protocol, one, backends[0].AddrPort))
+		l := n.open(talkTo(f, protocol, other, backends[0].AddrPort))
+		if k.source != k.client || l.source.Addr() != l.client.Addr() || l.source.Port() == k.source.Port() || l.source.Port() < 1024 {
+			t.Errorf("the backend sees the client as %s and as %s, want its own address, and its own port once", k.source, l.source)
+		}
 		n.expectFlows(0, 4)
-		n.reply(k, amid[protocol], "and has them still")
+		for range 2 {
+			n.reply(k, amid[protocol], "each flow has its answers")
+			n.reply(l, amid[protocol], "and only its own")
+			n.send(k, amid[protocol], "and goes on")
+			n.send(l, amid[protocol], "as it began")
+		}
 		n.withdraw(one, oneSet)
 		n.withdraw(other, otherSet)
 	})
@@ -254,4 +254,27 @@ func TestFlowsLeaveByTheNodesRoutes(t *testing.T) {
 func (f family) hop(a netip.Addr) (next address) {
 	copy(next[:], a.AsSlice())
 	return next
+}
+
+func TestConnectionsThatAreOverYieldTheirPorts(t *testing.T) {
+	n := twoPorts(t)
+	n.kinds(t, func(t *testing.T, f family, protocol model.Protocol) {
+		if protocol != model.TCP {
+			return
+		}
+		front := n.front(f)
+		set := n.serve(front, &model.Set{Key: n.backendSet(model.RoleVIPInternal, protocol, f), Backends: withPort(8080, f.remote)})
+		defer n.withdraw(front, set)
+		k := talkTo(f, protocol, front, netip.AddrPortFrom(f.remote, 8080))
+		over, open := n.open(k.from(1)), n.open(k.from(2))
+		n.send(over, packet.FIN|packet.ACK, "")
+		n.reply(over, packet.FIN|packet.ACK, "")
+		third := k.from(3).there(opening[protocol], "at once it may still be needed")
+		n.in(n.eth0, third.Bytes()).answered(closed(third))
+		n.age(4 * time.Second)
+		if next := n.begin(k.from(3)); next.source != over.source {
+			t.Errorf("the new flow has the source %s, want that of the connection that is over, %s", next.source, over.source)
+		}
+		n.reply(open, packet.ACK, "who is not over goes on")
+	})
 }

@@ -389,7 +389,7 @@ struct {
 #define COUNTER_EMBRYOS_DELETED	  4
 #define COUNTER_FLOWS_CREATED	  5
 #define COUNTER_FLOWS_DELETED	  6
-#define COUNTER_PORTS_EXHAUSTED	  7 /* no free port for the node's own address */
+#define COUNTER_PORTS_EXHAUSTED	  7 /* no free port for the backend to see */
 #define COUNTER_FRAGMENTS_UNKNOWN 8 /* of a datagram whose first one did not pass */
 #define COUNTER_MALFORMED	  9 /* of a Service's address, and could not be read */
 #define COUNTER_UNROUTABLE	  10 /* translated, and the node has no way to the target */

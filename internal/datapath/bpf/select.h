@@ -39,7 +39,7 @@ enum reason {
 	REASON_CHANGING = 5,	      /* two tries met a change in the making */
 	REASON_UNKNOWN_PORT = 6,      /* R38, of a known ClusterIP */
 	REASON_UNALLOCATED = 7,	      /* R38, in a service CIDR */
-	REASON_NO_PORT = 8,	      /* the node's own ports are all in use */
+	REASON_NO_PORT = 8,	      /* none is free for the backend to see */
 	REASON_NO_FLOW = 9,	      /* amid a connection that is not known here */
 };
 

@@ -24,7 +24,8 @@ volatile const __u16 snat_first = 61000; /* the node's own ports for others' con
 volatile const __u16 snat_last = 65535;
 
 /* How many ports are tried for a flow. */
-#define PORT_TRIES 16
+#define PORT_TRIES   16
+#define UNPRIVILEGED 1024 /* the first port that any client may have */
 /* How many backends are tried for a flow whose answers would be another's. */
 #define BACKEND_TRIES 3
 
@@ -124,26 +125,53 @@ static __always_inline bool has_socket(struct __sk_buff *skb, struct packet *p)
 	return true;
 }
 
-static __noinline int claim_port(struct __sk_buff *skb, struct packet *p, __u32 port)
+/* Takes the answers to a port for the flow. It is not static so that the
+ * verifier looks at it once, not at each port that is tried. */
+__noinline int claim_port(struct __sk_buff *skb, struct packet *p, __u32 port, __u32 yields)
 {
 	if (!p)
 		return false;
 	p->other.target_port = bpf_htons(port);
-	return !has_socket(skb, p) && claim(p);
+	if (p->flow.flags & FLOW_SNAT && has_socket(skb, p))
+		return false;
+	return claim(p, yields);
 }
 
-/* Finds a port of the node's own for the flow. */
-static __always_inline bool claim_some_port(struct __sk_buff *skb, struct packet *p)
+/* Finds a port for the backend to see, if there is one that is free, or whose
+ * flow is over. */
+static __noinline int claim_some_port(struct __sk_buff *skb, struct packet *p, __u32 first,
+				      __u32 last)
 {
-	__u32 first = snat_first, n = snat_last - first + 1, start, i;
+	__u32 n = last - first + 1, start, i;
 
+	if (!p)
+		return false;
 	start = (__u32)((__u64)bpf_get_prandom_u32() * n >> 32);
-	for (i = 0; i < PORT_TRIES; i++) {
-		if (i >= n)
-			break;
-		if (claim_port(skb, p, first + (start + i) % n))
+	for (i = 0; i < 2 * PORT_TRIES; i++)
+		if (claim_port(skb, p, first + (start + i % PORT_TRIES) % n, i >= PORT_TRIES))
 			return true;
+	return false;
+}
+
+/* Makes sure that the backend's answers are told from those of other flows. A
+ * client that uses one port for two Service addresses is seen by a backend of
+ * both with its own port once, and with some other port then. A pod may use the
+ * port for the backend's own address as well, which no program would see: it
+ * is seen with a port that it has not got from its kernel. */
+static __noinline int claim_answers(struct __sk_buff *skb, struct packet *p)
+{
+	if (!p)
+		return false;
+	set_other(p);
+	if (inside || p->flow.flags & FLOW_SNAT) {
+		if (claim_some_port(skb, p, snat_first, snat_last))
+			return true;
+		count(COUNTER_PORTS_EXHAUSTED);
+		return false;
 	}
+	if (claim_port(skb, p, bpf_ntohs(p->key.source_port), true) ||
+	    claim_some_port(skb, p, UNPRIVILEGED, 65535))
+		return true;
 	count(COUNTER_PORTS_EXHAUSTED);
 	return false;
 }
@@ -217,14 +245,9 @@ static __always_inline bool make_flow(struct __sk_buff *skb, struct packet *p)
 	p->reply.target_port = p->key.source_port;
 	p->reply.flags |= FLOW_REPLY;
 	p->reply.at = AT_INGRESS;
-	set_other(p);
-	if (p->flow.flags & FLOW_SNAT) {
-		if (!claim_some_port(skb, p))
-			return false;
-		p->flow.source_port = p->other.target_port;
-	} else if (!claim(p)) {
+	if (!claim_answers(skb, p))
 		return false;
-	}
+	p->flow.source_port = p->other.target_port;
 	p->flow.seal = flow_seal(&p->key, &p->flow);
 	if (bpf_map_update_elem(&fairlead_embryos, &p->key, &p->flow, BPF_ANY) == 0)
 		count(COUNTER_EMBRYOS_CREATED);
