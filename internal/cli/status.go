@@ -105,6 +105,9 @@ func statusFacts(s api.Status) *table {
 	t.add("Packet path:", s.PacketPath)
 	t.add("Health:", healthText(s.Healthz))
 	t.add("Metrics:", whereText(s.MetricsAddress))
+	if s.EventsLost > 0 {
+		t.add("Monitor:", fmt.Sprintf("%d refusals came too fast to be told one by one; the table of refused addresses counts them, too", s.EventsLost))
+	}
 	return t
 }
 

@@ -68,8 +68,9 @@ type refusalKey struct {
 }
 
 // ReadRefusals calls f for each refused connection until ctx ends. There can
-// be one reader at a time; what happens while there is none is dropped once
-// the ring buffer is full, and counted. Safe beside all other methods.
+// be one reader at a time; what happens while there is none, or comes faster
+// than refusalPace, is dropped once the ring buffer is full, and counted. Safe
+// beside all other methods.
 func (d *Datapath) ReadRefusals(ctx context.Context, f func(api.Refusal)) error {
 	reader, err := ringbuf.NewReader(d.current.maps[mapEvents])
 	if err != nil {
@@ -77,8 +78,9 @@ func (d *Datapath) ReadRefusals(ctx context.Context, f func(api.Refusal)) error 
 	}
 	defer reader.Close()
 	defer context.AfterFunc(ctx, func() { reader.Close() })()
-	names := d.current.names
+	names, pace := d.current.names, refusalPace()
 	for {
+		pace.next(ctx)
 		record, err := reader.Read()
 		if errors.Is(err, os.ErrClosed) {
 			return nil
