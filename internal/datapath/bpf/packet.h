@@ -95,10 +95,16 @@ struct {
 	__uint(max_entries, 1);
 } packets SEC(".maps");
 
-static __always_inline struct packet *new_packet(__u8 at)
+static __always_inline struct packet *this_packet(void)
 {
 	__u32 zero = 0;
-	struct packet *p = bpf_map_lookup_elem(&packets, &zero);
+
+	return bpf_map_lookup_elem(&packets, &zero);
+}
+
+static __always_inline struct packet *new_packet(__u8 at)
+{
+	struct packet *p = this_packet();
 
 	if (!p)
 		return NULL;
@@ -112,17 +118,34 @@ static __always_inline struct packet *new_packet(__u8 at)
 	return p;
 }
 
+/* The part of a packet up to which headers are read where they lie. */
+#define HEADERS 256
+
+/* Reads a header into a variable; true if the packet ends before it. Most often
+ * it lies in the first part of the packet's memory, where it costs no call. */
+#define READ(skb, at, to)                                                              \
+	({                                                                             \
+		void *end = (void *)(long)(skb)->data_end;                             \
+		typeof(to) *from = (void *)(long)(skb)->data + (at);                   \
+		bool there = (at) <= HEADERS && (void *)(from + 1) <= end;             \
+									               \
+		if (there)                                                             \
+			(to) = *from;                                                  \
+		!there && bpf_skb_load_bytes(skb, at, &(to), sizeof(to));              \
+	})
+
 static __always_inline enum parsed parse_ports(struct __sk_buff *skb, struct packet *p)
 {
 	struct tcphdr tcp;
 	struct udphdr udp;
+	__u32 l4 = p->l4;
 
 	if (p->fragment == LATER_FRAGMENT)
 		return p->key.protocol == IPPROTO_TCP || p->key.protocol == IPPROTO_UDP ?
 			       PARSED_PORTS : PARSED_OTHER;
 	switch (p->key.protocol) {
 	case IPPROTO_TCP:
-		if (bpf_skb_load_bytes(skb, p->l4, &tcp, sizeof(tcp)))
+		if (READ(skb, l4, tcp))
 			return PARSED_BAD;
 		p->key.source_port = tcp.source;
 		p->key.target_port = tcp.dest;
@@ -132,7 +155,7 @@ static __always_inline enum parsed parse_ports(struct __sk_buff *skb, struct pac
 		p->l4_length = tcp.doff * 4;
 		return p->l4_length < sizeof(tcp) ? PARSED_BAD : PARSED_PORTS;
 	case IPPROTO_UDP:
-		if (bpf_skb_load_bytes(skb, p->l4, &udp, sizeof(udp)))
+		if (READ(skb, l4, udp))
 			return PARSED_BAD;
 		p->key.source_port = udp.source;
 		p->key.target_port = udp.dest;
@@ -160,7 +183,7 @@ static __always_inline enum parsed parse_v4(struct __sk_buff *skb, struct packet
 	struct iphdr ip;
 	__u16 fragment;
 
-	if (bpf_skb_load_bytes(skb, L3, &ip, sizeof(ip)) || ip.version != 4)
+	if (READ(skb, L3, ip) || ip.version != 4)
 		return PARSED_OTHER;
 	p->v6 = 0;
 	set_v4(p->key.source, ip.saddr);
@@ -194,7 +217,7 @@ static __always_inline enum parsed parse_v6(struct __sk_buff *skb, struct packet
 	__u8 next;
 	int i;
 
-	if (bpf_skb_load_bytes(skb, L3, &ip, sizeof(ip)) || ip.version != 6)
+	if (READ(skb, L3, ip) || ip.version != 6)
 		return PARSED_OTHER;
 	p->v6 = 1;
 	__builtin_memcpy(p->key.source, &ip.saddr, sizeof(p->key.source));

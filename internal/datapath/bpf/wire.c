@@ -126,9 +126,13 @@ static __always_inline bool has_socket(struct __sk_buff *skb, struct packet *p)
 }
 
 /* Takes the answers to a port for the flow. It is not static so that the
- * verifier looks at it once, not at each port that is tried. */
-__noinline int claim_port(struct __sk_buff *skb, struct packet *p, __u32 port, __u32 yields)
+ * verifier looks at it once, not at each port that is tried. It finds the
+ * packet by itself, since kernels before 6.1 take nothing that such a function
+ * is given as the key of a map. */
+__noinline int claim_port(struct __sk_buff *skb, __u32 port, __u32 yields)
 {
+	struct packet *p = this_packet();
+
 	if (!p)
 		return false;
 	p->other.target_port = bpf_htons(port);
@@ -139,16 +143,13 @@ __noinline int claim_port(struct __sk_buff *skb, struct packet *p, __u32 port, _
 
 /* Finds a port for the backend to see, if there is one that is free, or whose
  * flow is over. */
-static __noinline int claim_some_port(struct __sk_buff *skb, struct packet *p, __u32 first,
-				      __u32 last)
+static __noinline int claim_some_port(struct __sk_buff *skb, __u32 first, __u32 last)
 {
 	__u32 n = last - first + 1, start, i;
 
-	if (!p)
-		return false;
 	start = (__u32)((__u64)bpf_get_prandom_u32() * n >> 32);
 	for (i = 0; i < 2 * PORT_TRIES; i++)
-		if (claim_port(skb, p, first + (start + i % PORT_TRIES) % n, i >= PORT_TRIES))
+		if (claim_port(skb, first + (start + i % PORT_TRIES) % n, i >= PORT_TRIES))
 			return true;
 	return false;
 }
@@ -164,13 +165,13 @@ static __noinline int claim_answers(struct __sk_buff *skb, struct packet *p)
 		return false;
 	set_other(p);
 	if (inside || p->flow.flags & FLOW_SNAT) {
-		if (claim_some_port(skb, p, snat_first, snat_last))
+		if (claim_some_port(skb, snat_first, snat_last))
 			return true;
 		count(COUNTER_PORTS_EXHAUSTED);
 		return false;
 	}
-	if (claim_port(skb, p, bpf_ntohs(p->key.source_port), true) ||
-	    claim_some_port(skb, p, UNPRIVILEGED, 65535))
+	if (claim_port(skb, bpf_ntohs(p->key.source_port), true) ||
+	    claim_some_port(skb, UNPRIVILEGED, 65535))
 		return true;
 	count(COUNTER_PORTS_EXHAUSTED);
 	return false;
