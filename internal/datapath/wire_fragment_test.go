@@ -5,6 +5,7 @@ package datapath
 import (
 	"bytes"
 	"encoding/binary"
+	"net/netip"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -73,6 +74,19 @@ func TestLaterFragmentsWithoutTheFirstAreLeftAlone(t *testing.T) {
 			t.Errorf("%d fragments were counted, want %d", got, len(later))
 		}
 		n.out(datagram(k.again(amid[k.protocol], string(make([]byte, 200))).Bytes(), 9)[1]).untouched()
+	})
+}
+
+func TestFragmentsBetweenOthersAreNotCounted(t *testing.T) {
+	n := newNodeWith(t, Config{ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd00:96::/112")}})
+	n.kinds(t, func(t *testing.T, f family, protocol model.Protocol) {
+		p := say(protocol, netip.AddrPortFrom(f.client, 40000), netip.AddrPortFrom(f.pod, 8080), 0, string(make([]byte, 200)))
+		for _, b := range datagram(p.Bytes(), 9) {
+			n.in(n.eth0, b).untouched()
+		}
+		if got := n.counter(counterFragmentsUnknown); got != 0 {
+			t.Errorf("%d fragments were counted, and none was a Service's", got)
+		}
 	})
 }
 

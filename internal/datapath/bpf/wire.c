@@ -392,7 +392,7 @@ static __always_inline int on_ports(struct __sk_buff *skb, struct packet *p, __u
 	 * Service's. */
 	if (at == AT_INGRESS) {
 		flags = known_of(p->key.target);
-		if (!flags && !have_service_cidrs)
+		if (!flags && !in_service_cidrs(p->key.target))
 			return NEXT;
 	}
 	f = resume(p, &fairlead_embryos, true);
