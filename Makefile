@@ -25,8 +25,6 @@ VCS := $(shell git status >/dev/null 2>&1 && echo true || echo false)
 
 DATAPATH := internal/datapath
 
-DATAPATH := internal/datapath
-
 # Packages whose tests touch neither kernel nor API server run a second time
 # under the race detector.
 PURE = $(shell go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./internal/... \
