@@ -112,7 +112,10 @@ func TestOutOfWindow(t *testing.T) {
 						}
 						expectHeld(t, conn, b.Name)
 						for _, p := range front.Packets() {
-							if !p.Outgoing && (p.Source != w.To(to.at, to.port) || p.Flags&rst != 0 && p.Seq != here.Seq+strayBy) {
+							if p.Target != there.Source {
+								continue // of a connection before this one
+							}
+							if p.Source != w.To(to.at, to.port) || p.Flags&rst != 0 && p.Seq != here.Seq+strayBy {
 								t.Errorf("to the client came %s", p)
 							}
 						}

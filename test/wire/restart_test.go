@@ -4,6 +4,8 @@ package wire
 
 import (
 	"fmt"
+	"net"
+	"net/netip"
 	"syscall"
 	"testing"
 
@@ -124,11 +126,7 @@ func TestDevicesComeAndGo(t *testing.T) {
 
 	for i := range 3 {
 		t.Run(fmt.Sprint("a device that is deleted and made again is served again: ", i), func(t *testing.T) {
-			n1.NS.Delete(t, uplink)
-			lab.Veth(t, n1.uplink(), lab.End{NetNS: net.router, Link: n1.Name})
-			net.router.Plug(t, n1.Name, "lan")
-			n1.defaultRoutes(t)
-			n1.routesTo(t, n2, n2.addrs, uplink)
+			n1.replug(t)
 			rig.Eventually(t, func() error {
 				for _, w := range ways {
 					if reply := w.Ask(client, n1.addrs, web.NodePort); reply.Error != "" {
@@ -145,11 +143,7 @@ func TestDevicesComeAndGo(t *testing.T) {
 		conn, _ := client.Open(ways[0].Network, ways[0].To(n1.addrs, web.NodePort).String())
 		defer conn.Close()
 		holder := conn.Ask()
-		n1.NS.Delete(t, uplink)
-		lab.Veth(t, n1.uplink(), lab.End{NetNS: net.router, Link: n1.Name})
-		net.router.Plug(t, n1.Name, "lan")
-		n1.defaultRoutes(t)
-		n1.routesTo(t, n2, n2.addrs, uplink)
+		n1.replug(t)
 		rig.Eventually(t, func() error {
 			if reply := ways[0].Ask(client, n1.addrs, web.NodePort); reply.Error != "" {
 				return fmt.Errorf("a new one: %s", reply)
@@ -158,6 +152,32 @@ func TestDevicesComeAndGo(t *testing.T) {
 		})
 		if reply := conn.Ask(); reply.Server != holder.Server {
 			t.Errorf("what was open to %s: %s", holder.Server, reply)
+		}
+	})
+}
+
+// replug deletes the node's uplink and makes it again, with another hardware
+// address, which the router learns when the node speaks.
+func (n *node) replug(t *testing.T) {
+	t.Helper()
+	router := n.network.router
+	n.NS.Delete(t, uplink)
+	lab.Veth(t, n.uplink(), lab.End{NetNS: router, Link: n.Name})
+	router.Plug(t, n.Name, "lan")
+	n.defaultRoutes(t)
+	for _, other := range n.network.nodes {
+		if other != n {
+			n.routesTo(t, other, other.addrs, uplink)
+		}
+	}
+	n.NS.Do(func() {
+		for _, addr := range routerAddrs.List() {
+			conn, err := net.Dial("udp", netip.AddrPortFrom(addr, 9).String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn.Write([]byte("here I am"))
+			conn.Close()
 		}
 	})
 }

@@ -114,8 +114,13 @@ func iperf(t *testing.T, network *network, b *rig.Backend, to netip.AddrPort) {
 		{"-u", "-l", fmt.Sprint(large), "-b", "40M", "-n", fmt.Sprint(datagrams)},
 		{"-u", "-l", fmt.Sprint(large), "-b", "40M", "-n", fmt.Sprint(datagrams), "-R"},
 	} {
-		server := lab.Place{NetNS: b.NS}.Start(t, "iperf3", "-s", "-1", "-p", fmt.Sprint(rig.BackendPort))
-		rig.Eventually(t, func() error { return listening(b, rig.Way{V6: to.Addr().Is6()}.Of(b.Addrs)) })
+		server := lab.Place{NetNS: b.NS}.Start(t, "iperf3", "-s", "-1", "--forceflush", "-p", fmt.Sprint(rig.BackendPort))
+		rig.Eventually(t, func() error {
+			if said := server.Stdout(); !strings.Contains(said, "listening") {
+				return fmt.Errorf("the server of iperf3 says %q", said)
+			}
+			return nil
+		})
 		args := append([]string{"-c", to.Addr().String(), "-p", fmt.Sprint(to.Port()), "-J"}, kind...)
 		out := network.at().Run(t, "iperf3", args...)
 		var r report
@@ -133,19 +138,4 @@ func iperf(t *testing.T, network *network, b *rig.Backend, to netip.AddrPort) {
 			t.Errorf("the server of iperf3 %s: %v\n%s", kind, err, server.Stdout())
 		}
 	}
-}
-
-// listening says whether a server is in the pod yet: its port is taken then.
-func listening(b *rig.Backend, addr netip.Addr) error {
-	var err error
-	b.NS.Do(func() {
-		var listener net.Listener
-		if listener, err = net.Listen("tcp", netip.AddrPortFrom(addr, rig.BackendPort).String()); err == nil {
-			listener.Close()
-			err = fmt.Errorf("nobody listens in %s yet", b.Name)
-			return
-		}
-		err = nil
-	})
-	return err
 }
