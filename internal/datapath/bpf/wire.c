@@ -95,26 +95,32 @@ static __always_inline int translate(struct __sk_buff *skb, struct packet *p, st
 	return NEXT;
 }
 
+/* How the kernel names the packet where sockets are looked up; returns how long
+ * that is. */
+static __always_inline __u32 set_tuple(struct bpf_sock_tuple *tuple, const struct flow_key *k,
+				       bool v6)
+{
+	if (v6) {
+		__builtin_memcpy(tuple->ipv6.saddr, k->source, sizeof(tuple->ipv6.saddr));
+		__builtin_memcpy(tuple->ipv6.daddr, k->target, sizeof(tuple->ipv6.daddr));
+		tuple->ipv6.sport = k->source_port;
+		tuple->ipv6.dport = k->target_port;
+		return sizeof(tuple->ipv6);
+	}
+	tuple->ipv4.saddr = k->source[3];
+	tuple->ipv4.daddr = k->target[3];
+	tuple->ipv4.sport = k->source_port;
+	tuple->ipv4.dport = k->target_port;
+	return sizeof(tuple->ipv4);
+}
+
 /* Whether a socket of the node would take the answers that come to p->other. */
 static __always_inline bool has_socket(struct __sk_buff *skb, struct packet *p)
 {
 	struct bpf_sock_tuple tuple = {};
+	__u32 size = set_tuple(&tuple, &p->other, p->v6);
 	struct bpf_sock *sk;
-	__u32 size;
 
-	if (p->v6) {
-		__builtin_memcpy(tuple.ipv6.saddr, p->other.source, sizeof(tuple.ipv6.saddr));
-		__builtin_memcpy(tuple.ipv6.daddr, p->other.target, sizeof(tuple.ipv6.daddr));
-		tuple.ipv6.sport = p->other.source_port;
-		tuple.ipv6.dport = p->other.target_port;
-		size = sizeof(tuple.ipv6);
-	} else {
-		tuple.ipv4.saddr = p->other.source[3];
-		tuple.ipv4.daddr = p->other.target[3];
-		tuple.ipv4.sport = p->other.source_port;
-		tuple.ipv4.dport = p->other.target_port;
-		size = sizeof(tuple.ipv4);
-	}
 	if (p->key.protocol == IPPROTO_UDP)
 		sk = bpf_sk_lookup_udp(skb, &tuple, size, BPF_F_CURRENT_NETNS, 0);
 	else
@@ -123,6 +129,25 @@ static __always_inline bool has_socket(struct __sk_buff *skb, struct packet *p)
 		return false;
 	bpf_sk_release(sk);
 	return true;
+}
+
+/* Whether the datagram answers a connected socket of the node. The kernel may
+ * have given it a port that is a NodePort, too. */
+static __noinline int is_awaited(struct __sk_buff *skb, struct packet *p)
+{
+	struct bpf_sock_tuple tuple = {};
+	struct bpf_sock *sk;
+	bool connected;
+
+	if (!p || p->key.protocol != IPPROTO_UDP)
+		return false;
+	sk = bpf_sk_lookup_udp(skb, &tuple, set_tuple(&tuple, &p->key, p->v6),
+			       BPF_F_CURRENT_NETNS, 0);
+	if (!sk)
+		return false;
+	connected = sk->state == BPF_TCP_ESTABLISHED;
+	bpf_sk_release(sk);
+	return connected;
 }
 
 /* Takes the answers to a port for the flow. It is not static so that the
@@ -330,7 +355,7 @@ static __noinline int open_flow(struct __sk_buff *skb, struct packet *p, __u32 f
 	}
 	opens = p->key.protocol != IPPROTO_TCP || (p->tcp_flags & (TCP_SYN | TCP_ACK)) == TCP_SYN;
 	/* The node's own connections, and where there is none the stack says so. */
-	if (!opens && flags & ADDRESS_NODE)
+	if (flags & ADDRESS_NODE && (!opens || is_awaited(skb, p)))
 		return NEXT;
 	/* Nobody speaks from such an address, nobody else from the node's own:
 	 * the stack says so. */
