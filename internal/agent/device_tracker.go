@@ -226,6 +226,15 @@ func (t *deviceTracker) current() (devices []datapath.Device, all []api.Device) 
 	return t.published, all
 }
 
+// serveOutside says that some device that faces other machines is served.
+func (t *deviceTracker) serveOutside() bool {
+	if t == nil {
+		return false
+	}
+	_, all := t.current()
+	return slices.ContainsFunc(all, func(d api.Device) bool { return d.Side == "outside" && d.Problem == "" })
+}
+
 // serveInside says that packets from an address arrive on a device that
 // --pod-devices names and that is served. What the kernel does not answer is no.
 func (t *deviceTracker) serveInside(from netip.Addr) bool {

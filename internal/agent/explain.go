@@ -154,7 +154,7 @@ func (a *Agent) Trace(ctx context.Context, requests []api.FlowRequest) ([]api.Tr
 		if err != nil {
 			return nil, api.BadRequest("%v", err)
 		}
-		view.Packets = model.PacketsServed{Outside: a.cfg.PacketPath, Pods: a.devices.serveInside(from)}
+		view.Packets = model.PacketsServed{Outside: a.devices.serveOutside(), Pods: a.devices.serveInside(from)}
 		verdict := model.Trace(view, model.Flow{From: from, To: to, Protocol: protocol})
 		verdict.Steps = append(verdict.Steps, notInForce(snapshot, verdict.Row)...)
 		traces = append(traces, api.NewTrace(verdict))

@@ -66,6 +66,14 @@ func (a *Agent) report(t *testing.T, failed map[model.FrontendKey]error) {
 	})
 }
 
+// withDevices gives an agent whose row is done a packet path with devices.
+func withDevices(chosen ...chosenDevice) func(*testing.T, *Agent) {
+	return func(t *testing.T, a *Agent) {
+		a.cfg.PacketPath, a.devices = true, &deviceTracker{chosen: chosen}
+		a.report(t, nil)
+	}
+}
+
 func TestTraceSaysWhatThisAgentDoes(t *testing.T) {
 	clusterIP := model.FrontendKey{Address: netip.MustParseAddr("10.96.0.1"), Port: 80, Protocol: model.TCP}
 	done := func(t *testing.T, a *Agent) { a.report(t, nil) }
@@ -92,7 +100,12 @@ func TestTraceSaysWhatThisAgentDoes(t *testing.T) {
 		{"the socket mode is the agent's: off", datapath.SocketOff, done, api.FlowRequest{From: "192.168.0.1", To: "10.96.0.1:80"},
 			"pass", "verdict: nothing translates it: no program sees what the node itself sends, so its packets go untranslated"},
 		{"the wire is not served", datapath.SocketAll, done, api.FlowRequest{From: "172.16.0.9", To: "10.96.0.1:80"},
-			"pass", "verdict: nothing translates it: --packet-path is off, so its packets go untranslated"},
+			"pass", "verdict: nothing translates it: no device that faces other machines is served (--packet-path, --devices), so its packets go untranslated"},
+		{"the wire is served on no device", datapath.SocketAll, withDevices(chosenDevice{Device: datapath.Device{Name: "tunl0"}, skipped: "no Ethernet"},
+			chosenDevice{Device: datapath.Device{Name: "kata1", Inside: true}}), api.FlowRequest{From: "172.16.0.9", To: "10.96.0.1:80"},
+			"pass", "verdict: nothing translates it: no device that faces other machines is served"},
+		{"the wire is served", datapath.SocketAll, withDevices(chosenDevice{Device: datapath.Device{Name: "eth0"}}), api.FlowRequest{From: "172.16.0.9", To: "10.96.0.1:80"},
+			"forward", "snat: the source address becomes this node's"},
 		{"an address of no Service has no row to be in force", datapath.SocketAll, func(*testing.T, *Agent) {}, api.FlowRequest{From: "10.0.7.7", To: "10.96.0.2:80"},
 			"pass", "frontend: no Service has 10.96.0.2:80/TCP, and it is no address of this node"},
 	} {

@@ -186,7 +186,7 @@ func (t *trace) findPath() {
 func (t *trace) offWire() string {
 	switch {
 	case t.origin == fromOutside && !t.view.Packets.Outside:
-		return "--packet-path is off, so its packets go untranslated"
+		return "no device that faces other machines is served (--packet-path, --devices), so its packets go untranslated"
 	case t.origin == fromPod && !t.view.Packets.Pods:
 		return "the pod is behind none of --pod-devices, so its packets go untranslated"
 	case t.origin == fromNode && !t.view.Packets.Node:

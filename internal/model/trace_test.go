@@ -191,9 +191,9 @@ snat: translated at its socket, it needs none: the kernel chooses the source add
 		}, {
 			"where the wire is not served, a step says so", false, "172.16.0.9 > 10.96.0.2:80",
 			`source: 172.16.0.9 is outside: neither an address of this node nor inside a cluster CIDR (--cluster-cidr)
-path: the connection arrives on the wire, and --packet-path is off, so its packets go untranslated (Node n1)
+path: the connection arrives on the wire, and no device that faces other machines is served (--packet-path, --devices), so its packets go untranslated (Node n1)
 frontend: 10.96.0.2:80/TCP is its ClusterIP, for internal and external traffic (Service default/young)
-verdict: nothing translates it: --packet-path is off, so its packets go untranslated (Node n1)`,
+verdict: nothing translates it: no device that faces other machines is served (--packet-path, --devices), so its packets go untranslated (Node n1)`,
 		}, {
 			"where the wire is not served, a socket rewrites no source address", false, "192.168.0.1 > 198.51.100.1:80",
 			`source: 192.168.0.1 is this node (Node n1)
@@ -263,9 +263,9 @@ func TestTraceToday(t *testing.T) {
 		want       string // the verdict, and part of a step after "; "
 	}{
 		{"a pod's socket is served", open, ServedAll, today, "10.0.7.7 > 10.96.0.1:80", "forward socket " + both + "all ClusterIP; its socket translates it (Node n1)"},
-		{"from outside everything passes", open, ServedAll, today, "172.16.0.9 > 192.168.0.1:30080", "pass packet | default/web all NodePort; nothing translates it: --packet-path is off, so its packets go untranslated (Node n1)"},
-		{"what would be refused passes from outside too (R13)", empty, ServedAll, today, "172.16.0.9 > 203.0.113.1:80", "pass packet | default/web all LoadBalancer; --packet-path is off"},
-		{"what would be out of range passes from outside too (R22)", narrow, ServedAll, today, "172.16.0.9 > 203.0.113.1:80", "pass packet | default/web all LoadBalancer; --packet-path is off"},
+		{"from outside everything passes", open, ServedAll, today, "172.16.0.9 > 192.168.0.1:30080", "pass packet | default/web all NodePort; nothing translates it: no device that faces other machines is served (--packet-path, --devices), so its packets go untranslated (Node n1)"},
+		{"what would be refused passes from outside too (R13)", empty, ServedAll, today, "172.16.0.9 > 203.0.113.1:80", "pass packet | default/web all LoadBalancer; no device that faces other machines is served"},
+		{"what would be out of range passes from outside too (R22)", narrow, ServedAll, today, "172.16.0.9 > 203.0.113.1:80", "pass packet | default/web all LoadBalancer; no device that faces other machines is served"},
 		{"a socket is refused (R13)", empty, ServedAll, today, "10.0.7.7 > 203.0.113.1:80", "reject socket | default/web all LoadBalancer; no EndpointSlice holds an endpoint"},
 
 		{"host serves the node's sockets", open, ServedHost, today, "192.168.0.1 > 203.0.113.1:80", "forward socket snat " + both + "all LoadBalancer; its socket translates it"},
