@@ -90,7 +90,7 @@ func (r deviceRules) outsideReason(n network, d netDevice) (index int, why strin
 		}
 		return 0, ""
 	}
-	why = d.facesOthers()
+	why = cmp.Or(d.facesOthers(), n.bridgesOthers(d))
 	if why == "" {
 		return 0, ""
 	}
@@ -118,6 +118,21 @@ func (d netDevice) facesOthers() (why string) {
 	return ""
 }
 
+// bridgesOthers is the rule for a bridge without a gateway: pods are behind
+// ports of other kinds.
+func (n network) bridgesOthers(d netDevice) (why string) {
+	if d.kind != "bridge" || len(d.addresses) == 0 {
+		return ""
+	}
+	i := slices.IndexFunc(n.devices, func(port netDevice) bool {
+		return port.master == d.index && slices.Contains(uplinkKinds, port.kind)
+	})
+	if i < 0 {
+		return ""
+	}
+	return "bridge with an address and the port " + n.devices[i].name
+}
+
 // master is the device whose port d is.
 func (n network) master(d netDevice) (netDevice, bool) {
 	i := slices.IndexFunc(n.devices, func(m netDevice) bool { return m.index == d.master && slices.Contains(masterKinds, m.kind) })
@@ -136,8 +151,7 @@ func (d netDevice) chosen(inside bool, why string, node []netip.Addr) chosenDevi
 	if inside {
 		return c
 	}
-	// The device's own addresses are asked first.
-	for _, a := range slices.Concat(d.addresses, node) {
+	for _, a := range slices.Concat(inOrder(d.addresses, node), node) {
 		if a.Is4() && !c.Source4.IsValid() {
 			c.Source4 = a
 		}
@@ -146,6 +160,18 @@ func (d netDevice) chosen(inside bool, why string, node []netip.Addr) chosenDevi
 		}
 	}
 	return c
+}
+
+// inOrder puts addresses first that come first among the node's: the others may
+// be another node's tomorrow.
+func inOrder(addresses, node []netip.Addr) []netip.Addr {
+	place := func(a netip.Addr) int {
+		if i := slices.Index(node, a); i >= 0 {
+			return i
+		}
+		return len(node)
+	}
+	return slices.SortedStableFunc(slices.Values(addresses), func(a, b netip.Addr) int { return place(a) - place(b) })
 }
 
 // matching returns the first pattern that a name matches. Patterns were

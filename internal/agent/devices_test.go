@@ -98,6 +98,10 @@ func TestDevicesThatFaceOtherMachinesAreOutside(t *testing.T) {
 		{"a master that is outside by itself keeps its own reason", networkOf(
 			dev("bond0", "bond", gateway, with("192.0.2.1")), dev("eth0", "", portOf(1))),
 			deviceRules{}, []string{"bond0 outside: a route goes through it to a gateway"}},
+		{"a bridge with an address is, once it has a port that leads out", networkOf(
+			dev("br0", "bridge", with("192.0.2.1")), dev("eth0", "", portOf(1)), dev("veth1", "veth", portOf(1)),
+			dev("cni0", "bridge", with("10.244.1.1")), dev("veth2", "veth", portOf(4)), dev("br1", "bridge"), dev("eth1", "", portOf(6))),
+			deviceRules{}, []string{"br0 outside: bridge with an address and the port eth0"}},
 		{"--devices overrides the rule", networkOf(
 			dev("lo", "", packets("loopback")), dev("eth0", "", gateway), dev("br1", "bridge"), dev("port", "veth", portOf(3))),
 			deviceRules{outside: []string{"br?", "port", "nothing*", "lo"}}, []string{
@@ -124,7 +128,7 @@ func TestDevicesThatFaceOtherMachinesAreOutside(t *testing.T) {
 	}
 }
 
-func TestTheSourceIsTheDevicesFirstAddressOrElseTheNodes(t *testing.T) {
+func TestTheSourceIsAnAddressOfTheDeviceOrElseTheNodes(t *testing.T) {
 	node := parse("192.0.2.1", "192.0.2.99", "2001:db8::1")
 	for _, c := range []struct {
 		name   string
@@ -134,6 +138,8 @@ func TestTheSourceIsTheDevicesFirstAddressOrElseTheNodes(t *testing.T) {
 		{"of both families its own", dev("eth0", "", with("198.51.100.1", "198.51.100.2", "2001:db8:1::1", "2001:db8:1::2")), "198.51.100.1", "2001:db8:1::1"},
 		{"the node's of the family that it lacks", dev("eth0", "", with("2001:db8:1::1")), "192.0.2.1", "2001:db8:1::1"},
 		{"the node's", dev("eth0", ""), "192.0.2.1", "2001:db8::1"},
+		{"of its own the one that is the node's first: IPv6 lists the newest first, which may move to another node",
+			dev("eth0", "", with("192.0.2.99", "192.0.2.1", "2001:db8::99", "2001:db8::1")), "192.0.2.1", "2001:db8::1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := deviceRules{outside: []string{"*"}}.choose(networkOf(c.device), node)
