@@ -28,6 +28,11 @@
 
 #define FLOW_ENDED (FLOW_FIN_CLIENT | FLOW_FIN_SERVER)
 
+/* How far beyond what one side has acknowledged the other one may be, and how
+ * far a segment that is sent again may begin before that. */
+#define CREDIBLE_WINDOW (1U << 24)
+#define CREDIBLE_BEHIND (1U << 16)
+
 /* What must hold of an element as a whole, see struct frontend. */
 static __always_inline __u32 flow_seal(const struct flow_key *key, const struct flow *f)
 {
@@ -189,24 +194,36 @@ static __noinline int forget_flow(struct packet *p)
 	return 0;
 }
 
+/* Whether a segment may be one that the other side takes: whether it begins
+ * within a window of what that side has acknowledged last (R36). Before a flow
+ * is confirmed nobody knows. */
+static __always_inline bool is_credible(const struct packet *p, const struct flow *other, bool confirmed)
+{
+	return !confirmed || p->sequence - other->sequence + CREDIBLE_BEHIND < CREDIBLE_WINDOW;
+}
+
 /* Notes in both directions that one side has ended the connection. A packet
  * that neither ends nor resets takes a reset back: whoever sent that one was
- * not believed (R36). */
+ * not believed. */
 static __noinline int note_end(struct packet *p)
 {
 	__u8 bit = p->flow.flags & FLOW_REPLY ? FLOW_FIN_SERVER : FLOW_FIN_CLIENT;
 	struct flow *f, *g;
+	bool confirmed;
 
 	if (!p)
 		return 0;
 	set_other(p);
 	f = bpf_map_lookup_elem(&fairlead_flows, &p->key);
 	g = bpf_map_lookup_elem(&fairlead_flows, &p->other);
-	if (!f || !g) {
+	confirmed = f && g;
+	if (!confirmed) {
 		f = bpf_map_lookup_elem(&fairlead_embryos, &p->key);
 		g = bpf_map_lookup_elem(&fairlead_embryos, &p->other);
 	}
 	if (!f || !g)
+		return 0;
+	if (p->tcp_flags & (TCP_RST | TCP_FIN) && !is_credible(p, g, confirmed))
 		return 0;
 	if (p->tcp_flags & TCP_RST) {
 		f->state |= FLOW_RESET;
@@ -222,13 +239,16 @@ static __noinline int note_end(struct packet *p)
 	return 0;
 }
 
-static __always_inline void note_packet(struct flow *f, struct packet *p)
+static __always_inline void note_packet(struct flow *f, struct packet *p, bool embryo)
 {
 	if (age_of(&p->flow) > SECOND)
 		f->used = bpf_ktime_get_coarse_ns();
-	if (p->key.protocol == IPPROTO_TCP && p->fragment != LATER_FRAGMENT &&
-	    (p->tcp_flags & (TCP_FIN | TCP_RST) || p->flow.state & FLOW_RESET))
+	if (p->key.protocol != IPPROTO_TCP || p->fragment == LATER_FRAGMENT)
+		return;
+	if (p->tcp_flags & (TCP_FIN | TCP_RST) || p->flow.state & FLOW_RESET)
 		note_end(p);
+	if (!embryo && (p->tcp_flags & (TCP_ACK | TCP_RST)) == TCP_ACK)
+		f->sequence = p->acknowledged;
 }
 
 static __always_inline void note_answer(struct flow *f, struct packet *p)
@@ -264,6 +284,8 @@ static __noinline int confirm(struct packet *p)
 		return 0;
 	/* The packet itself may have changed them: it may be the client's last. */
 	p->flow.state = p->reply.state;
+	p->flow.sequence = p->acknowledged;
+	p->reply.sequence = p->sequence;
 	p->flow.used = bpf_ktime_get_coarse_ns();
 	if (bpf_map_update_elem(&fairlead_flows, &p->other, &p->reply, BPF_ANY))
 		return 0;

@@ -299,7 +299,7 @@ struct flow {
 	__u32 seal; /* flow_seal() of the key and the fields above, and of flags */
 	__u64 stamp; /* of the set, when the backend was last found in it; 0: not yet */
 	__u64 used; /* nanoseconds of CLOCK_MONOTONIC, to about a second */
-	__u32 sequence; /* of a reply's SYN */
+	__u32 sequence; /* unconfirmed: of a reply's SYN; else what was acknowledged last */
 	__u8 state;
 	__u8 flags;
 	__u8 at;  /* of the other direction's key */

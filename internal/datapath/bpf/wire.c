@@ -393,7 +393,7 @@ static __always_inline struct flow *resume(struct packet *p, void *map, bool emb
 		forget_flow(p);
 		return NULL;
 	}
-	note_packet(f, p);
+	note_packet(f, p, embryo);
 	if (!embryo)
 		return f;
 	if (p->flow.flags & FLOW_REPLY)
