@@ -215,8 +215,9 @@ func TestNothingMissing(t *testing.T) {
 		load := startLoad(t, place, at(s.VIP, rig.ServicePort)...)
 		for began := time.Now(); time.Since(began) < time.Second; {
 			n.Serve(t, s, rig.AllReady(a, b)...)
-			n.Serve(t, s, rig.Ready(b))
-			n.Serve(t, s, rig.Ready(a))
+			// One that left at once would take its connected UDP sockets with it (R35).
+			n.Serve(t, s, rig.Ready(b), rig.Terminating(a))
+			n.Serve(t, s, rig.Ready(a), rig.Terminating(b))
 		}
 		for target, tally := range load.end() {
 			if tally.Servers["a"] == 0 || tally.Servers["b"] == 0 {
