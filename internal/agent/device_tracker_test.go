@@ -43,7 +43,11 @@ func newWired(devices ...netDevice) *wired {
 		defer w.mu.Unlock()
 		return w.present, w.broken["network"]
 	}
-	w.reserve = func() error { return w.broken["reserve"] }
+	w.reserve = func() error {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.broken["reserve"]
+	}
 	return w
 }
 
