@@ -49,19 +49,29 @@ static __always_inline __u32 flow_seal(const struct flow_key *key, const struct 
 	return (__u32)(h >> 32) ^ (__u32)h;
 }
 
-/* Looks the packet's flow up and takes a copy into p->flow. */
-static __always_inline struct flow *find_flow(void *map, struct packet *p)
+static __always_inline struct flow *find_confirmed(const struct flow_key *k)
 {
-	struct flow *f = bpf_map_lookup_elem(map, &p->key);
+	if (k->protocol == IPPROTO_UDP)
+		return bpf_map_lookup_elem(&fairlead_datagrams, k);
+	return bpf_map_lookup_elem(&fairlead_flows, k);
+}
 
+static __always_inline struct flow *find_embryo(const struct flow_key *k)
+{
+	return bpf_map_lookup_elem(&fairlead_embryos, k);
+}
+
+/* Takes a copy of the packet's flow into p->flow. */
+static __always_inline bool take_flow(const struct flow *f, struct packet *p)
+{
 	if (!f)
-		return NULL;
+		return false;
 	/* In this order, for the seal is of what is copied last. */
 	if (f->flags & FLOW_REDIRECT)
 		p->flow.path = f->path;
 	barrier();
 	__builtin_memcpy(&p->flow, f, offsetof(struct flow, path));
-	return p->flow.seal == flow_seal(&p->key, &p->flow) ? f : NULL;
+	return p->flow.seal == flow_seal(&p->key, &p->flow);
 }
 
 /* The key of the direction that is not this one. */
@@ -146,10 +156,7 @@ static __noinline int has_timed_out(struct packet *p, __u32 embryo)
 	if (age_of(&p->flow) <= timeout)
 		return false;
 	set_other(p);
-	if (embryo)
-		f = bpf_map_lookup_elem(&fairlead_embryos, &p->other);
-	else
-		f = bpf_map_lookup_elem(&fairlead_flows, &p->other);
+	f = embryo ? find_embryo(&p->other) : find_confirmed(&p->other);
 	return !f || !answers(f, &p->key) || age_of(f) > timeout;
 }
 
@@ -177,16 +184,25 @@ static __always_inline bool goes_on(struct flow *f, struct packet *p, bool embry
 	return has_backend(f, p);
 }
 
+static __always_inline void delete_confirmed(const struct flow_key *k)
+{
+	if (k->protocol == IPPROTO_UDP) {
+		if (!bpf_map_delete_elem(&fairlead_datagrams, k))
+			count(COUNTER_DATAGRAMS_DELETED);
+		return;
+	}
+	if (!bpf_map_delete_elem(&fairlead_flows, k))
+		count(COUNTER_FLOWS_DELETED);
+}
+
 /* Forgets both directions of the packet's flow. */
 static __noinline int forget_flow(struct packet *p)
 {
 	if (!p)
 		return 0;
 	set_other(p);
-	if (!bpf_map_delete_elem(&fairlead_flows, &p->key))
-		count(COUNTER_FLOWS_DELETED);
-	if (!bpf_map_delete_elem(&fairlead_flows, &p->other))
-		count(COUNTER_FLOWS_DELETED);
+	delete_confirmed(&p->key);
+	delete_confirmed(&p->other);
 	if (!bpf_map_delete_elem(&fairlead_embryos, &p->key))
 		count(COUNTER_EMBRYOS_DELETED);
 	if (!bpf_map_delete_elem(&fairlead_embryos, &p->other))
@@ -261,6 +277,20 @@ static __always_inline void note_answer(struct flow *f, struct packet *p)
 	f->state |= FLOW_ANSWERED;
 }
 
+static __always_inline bool put_confirmed(const struct flow_key *k, const struct flow *f)
+{
+	if (k->protocol == IPPROTO_UDP) {
+		if (bpf_map_update_elem(&fairlead_datagrams, k, f, BPF_ANY))
+			return false;
+		count(COUNTER_DATAGRAMS_CREATED);
+		return true;
+	}
+	if (bpf_map_update_elem(&fairlead_flows, k, f, BPF_ANY))
+		return false;
+	count(COUNTER_FLOWS_CREATED);
+	return true;
+}
+
 /* Moves a flow to the confirmed ones if the client has shown that it has seen
  * the backend's answer. The direction that a packet may be on meanwhile is
  * found in one of the two maps at any time. */
@@ -287,12 +317,8 @@ static __noinline int confirm(struct packet *p)
 	p->flow.sequence = p->acknowledged;
 	p->reply.sequence = p->sequence;
 	p->flow.used = bpf_ktime_get_coarse_ns();
-	if (bpf_map_update_elem(&fairlead_flows, &p->other, &p->reply, BPF_ANY))
+	if (!put_confirmed(&p->other, &p->reply) || !put_confirmed(&p->key, &p->flow))
 		return 0;
-	count(COUNTER_FLOWS_CREATED);
-	if (bpf_map_update_elem(&fairlead_flows, &p->key, &p->flow, BPF_ANY))
-		return 0;
-	count(COUNTER_FLOWS_CREATED);
 	if (!bpf_map_delete_elem(&fairlead_embryos, &p->key))
 		count(COUNTER_EMBRYOS_DELETED);
 	if (!bpf_map_delete_elem(&fairlead_embryos, &p->other))
@@ -302,7 +328,7 @@ static __noinline int confirm(struct packet *p)
 
 /* Whether nobody needs the element under p->other any more, which then is
  * gone, with its other direction. */
-static __noinline int take_over(struct packet *p, void *map, bool embryo, bool yields)
+static __noinline int take_over(struct packet *p, bool embryo, bool yields)
 {
 	struct flow_key forward = {};
 	struct flow *f, old;
@@ -310,7 +336,7 @@ static __noinline int take_over(struct packet *p, void *map, bool embryo, bool y
 
 	if (!p)
 		return false;
-	f = bpf_map_lookup_elem(map, &p->other);
+	f = embryo ? find_embryo(&p->other) : find_confirmed(&p->other);
 	if (!f)
 		return true;
 	old = *f;
@@ -322,7 +348,7 @@ static __noinline int take_over(struct packet *p, void *map, bool embryo, bool y
 	forward.target_port = old.source_port;
 	forward.protocol = p->key.protocol;
 	forward.at = old.at;
-	f = bpf_map_lookup_elem(map, &forward);
+	f = embryo ? find_embryo(&forward) : find_confirmed(&forward);
 	if (f && f->used > old.used)
 		old.used = f->used;
 	kept = timeout_of(&old, p->key.protocol, embryo);
@@ -333,26 +359,41 @@ static __noinline int take_over(struct packet *p, void *map, bool embryo, bool y
 	     * evicted, or it is being opened on another processor. */
 	    !answers(&old, &p->key))
 		return false;
-	if (!bpf_map_delete_elem(map, &forward))
-		count(embryo ? COUNTER_EMBRYOS_DELETED : COUNTER_FLOWS_DELETED);
-	if (!bpf_map_delete_elem(map, &p->other))
-		count(embryo ? COUNTER_EMBRYOS_DELETED : COUNTER_FLOWS_DELETED);
+	if (!embryo) {
+		delete_confirmed(&forward);
+		delete_confirmed(&p->other);
+		return true;
+	}
+	if (!bpf_map_delete_elem(&fairlead_embryos, &forward))
+		count(COUNTER_EMBRYOS_DELETED);
+	if (!bpf_map_delete_elem(&fairlead_embryos, &p->other))
+		count(COUNTER_EMBRYOS_DELETED);
+	return true;
+}
+
+/* Writes the other direction's element, if there is none of that key. */
+static __always_inline bool write_reply(struct packet *p)
+{
+	if (bpf_map_update_elem(&fairlead_embryos, &p->other, &p->reply, BPF_NOEXIST))
+		return false;
+	count(COUNTER_EMBRYOS_CREATED);
 	return true;
 }
 
 /* Takes the other direction's key for this flow, if no flow has it; one that
  * is over has to yield if that is asked for. In this order, one that is
- * confirmed meanwhile is seen in one of the two. */
+ * confirmed meanwhile is seen in one of the two maps. */
 static __always_inline bool claim(struct packet *p, bool yields)
 {
-	if (!take_over(p, &fairlead_embryos, true, yields) ||
-	    !take_over(p, &fairlead_flows, false, yields))
-		return false;
 	p->reply.seal = flow_seal(&p->other, &p->reply);
-	if (bpf_map_update_elem(&fairlead_embryos, &p->other, &p->reply, BPF_NOEXIST))
+	if (!write_reply(p) &&
+	    (!take_over(p, true, yields) || !write_reply(p)))
 		return false;
-	count(COUNTER_EMBRYOS_CREATED);
-	return true;
+	if (take_over(p, false, yields))
+		return true;
+	if (!bpf_map_delete_elem(&fairlead_embryos, &p->other))
+		count(COUNTER_EMBRYOS_DELETED);
+	return false;
 }
 
 /* Lets the fragments that follow the first one find their ports. */

@@ -142,7 +142,7 @@ static __noinline int on_icmp(struct __sk_buff *skb, struct packet *p)
 
 	if (!p || !parse_quoted(skb, p, &q))
 		return NEXT;
-	if (!find_flow(&fairlead_flows, p) && !find_flow(&fairlead_embryos, p))
+	if (!take_flow(find_confirmed(&p->key), p) && !take_flow(find_embryo(&p->key), p))
 		return NEXT;
 	redirect = p->flow.flags & FLOW_REDIRECT;
 	if (redirect) {

@@ -314,6 +314,15 @@ struct {
 	__uint(max_entries, 1);
 } fairlead_flows SEC(".maps");
 
+/* Confirmed flows of UDP. Who does not see the answer can send the datagram
+ * that confirms all the same: a flood of such pairs pushes out no connection. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__type(key, struct flow_key);
+	__type(value, struct flow);
+	__uint(max_entries, 1);
+} fairlead_datagrams SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__type(key, struct flow_key);
@@ -400,6 +409,10 @@ struct {
 /* The agent's own: elements that it deleted. */
 #define COUNTER_EMBRYOS_SWEPT	  15
 #define COUNTER_FLOWS_SWEPT	  16
+#define COUNTER_DATAGRAMS_SWEPT	  17
+/* Of fairlead_datagrams; COUNTER_FLOWS_* are of fairlead_flows. */
+#define COUNTER_DATAGRAMS_CREATED 18
+#define COUNTER_DATAGRAMS_DELETED 19
 #define COUNTER_MAX		  24
 
 struct {

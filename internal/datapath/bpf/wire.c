@@ -383,11 +383,9 @@ static __noinline int open_flow(struct __sk_buff *skb, struct packet *p, __u32 f
 }
 
 /* What the map has of the packet's flow; NULL if it goes on in none. */
-static __always_inline struct flow *resume(struct packet *p, void *map, bool embryo)
+static __always_inline struct flow *resume(struct packet *p, struct flow *f, bool embryo)
 {
-	struct flow *f = find_flow(map, p);
-
-	if (!f)
+	if (!take_flow(f, p))
 		return NULL;
 	if (!goes_on(f, p, embryo)) {
 		forget_flow(p);
@@ -410,7 +408,7 @@ static __always_inline int on_ports(struct __sk_buff *skb, struct packet *p, __u
 
 	if (p->fragment == LATER_FRAGMENT)
 		recall_ports(p);
-	f = resume(p, &fairlead_flows, false);
+	f = resume(p, find_confirmed(&p->key), false);
 	if (f)
 		return translate(skb, p, f);
 	/* Most packets are for addresses that are neither the node's nor a
@@ -420,7 +418,7 @@ static __always_inline int on_ports(struct __sk_buff *skb, struct packet *p, __u
 		if (!flags && !in_service_cidrs(p->key.target))
 			return NEXT;
 	}
-	f = resume(p, &fairlead_embryos, true);
+	f = resume(p, find_embryo(&p->key), true);
 	if (f)
 		return translate(skb, p, f);
 	if (at == AT_EGRESS)
