@@ -23,6 +23,7 @@ func (d *Datapath) carryFlows() error {
 	return errors.Join(
 		d.carryFlowsOf(mapEmbryos, counterEmbryosCreated),
 		d.carryFlowsOf(mapFlows, counterFlowsCreated),
+		d.carryFlowsOf(mapDatagrams, counterDatagramsCreated),
 	)
 }
 

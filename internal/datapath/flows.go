@@ -121,7 +121,7 @@ func (d *Datapath) sweepFlows(ctx context.Context) {
 		}
 		now, err := monotonic()
 		if err == nil {
-			err = errors.Join(d.sweep(mapFlows, now), d.sweep(mapEmbryos, now))
+			err = errors.Join(d.sweep(mapFlows, now), d.sweep(mapDatagrams, now), d.sweep(mapEmbryos, now))
 		}
 		if err != nil {
 			d.log.Warn("flows that are over could not be taken away, will try again", "error", err)
@@ -129,14 +129,16 @@ func (d *Datapath) sweepFlows(ctx context.Context) {
 	}
 }
 
+// sweeps are the counters of what is taken away, by map.
+var sweeps = map[string]uint32{
+	mapFlows: counterFlowsSwept, mapDatagrams: counterDatagramsSwept, mapEmbryos: counterEmbryosSwept,
+}
+
 // sweep deletes from a map the flows of which neither direction has seen a
 // packet for as long as flows of its kind are kept.
 func (d *Datapath) sweep(name string, now uint64) error {
 	m := d.current.maps[name]
-	counter, embryo := uint32(counterFlowsSwept), name == mapEmbryos
-	if embryo {
-		counter = counterEmbryosSwept
-	}
+	counter, embryo := sweeps[name], name == mapEmbryos
 	over := func(k flowKey, f *flow) bool {
 		return f.Used+uint64(f.timeout(model.Protocol(k.Protocol), embryo)) < now
 	}

@@ -20,7 +20,7 @@ func (r *Reader) Flows() (api.Flows, error) {
 		return api.Flows{}, err
 	}
 	all := api.Flows{SchemaVersion: api.SchemaVersion, Flows: []api.Flow{}}
-	for _, name := range []string{mapFlows, mapEmbryos} {
+	for _, name := range []string{mapFlows, mapDatagrams, mapEmbryos} {
 		elements := map[flowKey]flow{}
 		err := readFlows(r.maps.maps[name], func(k flowKey, f flow) { elements[k] = f })
 		if err != nil {
@@ -31,7 +31,7 @@ func (r *Reader) Flows() (api.Flows, error) {
 				continue
 			}
 			reply := elements[k.other(&f)]
-			all.Flows = append(all.Flows, r.flow(k, &f, &reply, name == mapFlows, now))
+			all.Flows = append(all.Flows, r.flow(k, &f, &reply, name != mapEmbryos, now))
 		}
 	}
 	slices.SortFunc(all.Flows, func(a, b api.Flow) int {

@@ -43,9 +43,9 @@ func TestSweep(t *testing.T) {
 		"a TCP connection that both have ended goes after a minute":   {mapFlows, model.TCP, flowEnded, 61 * time.Second, 61 * time.Second, true},
 		"a TCP connection that was reset goes after a minute":         {mapFlows, model.TCP, flowReset, 61 * time.Second, 61 * time.Second, true},
 		"a TCP connection in the making goes after a minute":          {mapEmbryos, model.TCP, 0, 61 * time.Second, 61 * time.Second, true},
-		"a UDP flow goes after two minutes":                           {mapFlows, model.UDP, flowAnswered, 121 * time.Second, 121 * time.Second, true},
-		"a UDP flow that is used in one direction is kept":            {mapFlows, model.UDP, flowAnswered, time.Second, 121 * time.Second, false},
-		"a UDP flow that is used in the other direction is kept":      {mapFlows, model.UDP, flowAnswered, 121 * time.Second, time.Second, false},
+		"a UDP flow goes after two minutes":                           {mapDatagrams, model.UDP, flowAnswered, 121 * time.Second, 121 * time.Second, true},
+		"a UDP flow that is used in one direction is kept":            {mapDatagrams, model.UDP, flowAnswered, time.Second, 121 * time.Second, false},
+		"a UDP flow that is used in the other direction is kept":      {mapDatagrams, model.UDP, flowAnswered, 121 * time.Second, time.Second, false},
 		"a UDP flow without an answer goes after half a minute":       {mapEmbryos, model.UDP, 0, 31 * time.Second, 31 * time.Second, true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -20,7 +20,7 @@ type Sizes struct {
 	Sets      uint32 // Service ports × families × roles
 	Backends  uint32 // slots: 1 + backends of each set, plus room to publish
 	Affinity  uint32 // clients remembered by ClientIP affinity
-	Flows     uint32 // connections on the wire, confirmed ones; unconfirmed ones have a quarter as much room besides
+	Flows     uint32 // connections on the wire, confirmed ones; besides, half as many flows of UDP, and a quarter as many unconfirmed ones
 	UDP       uint32 // pairs of unconnected UDP sockets that use several Services
 	Ranges    uint32 // loadBalancerSourceRanges
 }
@@ -52,6 +52,7 @@ func (s Sizes) Bytes() map[string]uint64 {
 		mapUDP:       u(s.UDP, 32+24+hashOverhead+16),
 		mapRanges:    u(s.Ranges, 24+4+40),
 		mapFlows:     u(2*s.Flows, unsafe.Sizeof(flowKey{})+unsafe.Sizeof(flow{})+hashOverhead+16),
+		mapDatagrams: u(2*datagrams(s.Flows), unsafe.Sizeof(flowKey{})+unsafe.Sizeof(flow{})+hashOverhead+16),
 		mapEmbryos:   u(2*embryos(s.Flows), unsafe.Sizeof(flowKey{})+unsafe.Sizeof(flow{})+hashOverhead+16),
 	}
 }
@@ -74,6 +75,7 @@ const (
 	mapPrimary   = "fairlead_primary"
 	mapDevices   = "fairlead_devices"
 	mapFlows     = "fairlead_flows"
+	mapDatagrams = "fairlead_datagrams"
 	mapEmbryos   = "fairlead_embryos"
 	mapFragments = "fairlead_fragments"
 	mapAffinity  = "fairlead_affinity"
@@ -89,6 +91,9 @@ const (
 // maxNodeAddresses is the room for addresses of the node besides those of
 // frontends.
 const maxNodeAddresses = 4096
+
+// datagrams is how many confirmed flows of UDP there is room for.
+func datagrams(flows uint32) uint32 { return max(flows/2, 1024) }
 
 // embryos is how many unconfirmed flows there is room for.
 func embryos(flows uint32) uint32 { return max(flows/4, 1024) }
@@ -121,6 +126,7 @@ func mapSpecs(sizes Sizes) (*ebpf.CollectionSpec, error) {
 		mapUDP:       sizes.UDP,
 		mapAddresses: sizes.Frontends + maxNodeAddresses,
 		mapFlows:     2 * sizes.Flows,
+		mapDatagrams: 2 * datagrams(sizes.Flows),
 		mapEmbryos:   2 * embryos(sizes.Flows),
 	} {
 		spec.Maps[name].MaxEntries = entries
@@ -193,7 +199,7 @@ func createGeneration(pinPath string, number int, specs map[string]*ebpf.MapSpec
 // sockets or clients, and still means what the spec says and has its shape.
 func inherit(previous *generation, name string, spec *ebpf.MapSpec) (*ebpf.Map, error) {
 	switch name {
-	case mapPeers, mapUDP, mapAffinity, mapRefused, mapFlows, mapEmbryos, mapFragments:
+	case mapPeers, mapUDP, mapAffinity, mapRefused, mapFlows, mapDatagrams, mapEmbryos, mapFragments:
 	default:
 		return nil, nil
 	}

@@ -35,6 +35,7 @@ func TestGoLayoutsHaveTheSizeOfTheProgramsTypes(t *testing.T) {
 		mapPrimary:   {4, unsafe.Sizeof(address{})},
 		mapDevices:   {4, unsafe.Sizeof(device{})},
 		mapFlows:     {unsafe.Sizeof(flowKey{}), unsafe.Sizeof(flow{})},
+		mapDatagrams: {unsafe.Sizeof(flowKey{}), unsafe.Sizeof(flow{})},
 		mapEmbryos:   {unsafe.Sizeof(flowKey{}), unsafe.Sizeof(flow{})},
 		mapRefused:   {unsafe.Sizeof(refusalKey{}), 8},
 		mapAffinity:  {24, 32},

@@ -20,6 +20,7 @@ const (
 	releaseMapFairleadAffinity  = "fairlead_affinity"
 	releaseMapFairleadBackends  = "fairlead_backends"
 	releaseMapFairleadCounters  = "fairlead_counters"
+	releaseMapFairleadDatagrams = "fairlead_datagrams"
 	releaseMapFairleadDevices   = "fairlead_devices"
 	releaseMapFairleadEmbryos   = "fairlead_embryos"
 	releaseMapFairleadEvents    = "fairlead_events"
@@ -96,6 +97,7 @@ type releaseMapSpecs struct {
 	FairleadAffinity  *ebpf.MapSpec `ebpf:"fairlead_affinity"`
 	FairleadBackends  *ebpf.MapSpec `ebpf:"fairlead_backends"`
 	FairleadCounters  *ebpf.MapSpec `ebpf:"fairlead_counters"`
+	FairleadDatagrams *ebpf.MapSpec `ebpf:"fairlead_datagrams"`
 	FairleadDevices   *ebpf.MapSpec `ebpf:"fairlead_devices"`
 	FairleadEmbryos   *ebpf.MapSpec `ebpf:"fairlead_embryos"`
 	FairleadEvents    *ebpf.MapSpec `ebpf:"fairlead_events"`
@@ -146,6 +148,7 @@ type releaseMaps struct {
 	FairleadAffinity  *ebpf.Map `ebpf:"fairlead_affinity"`
 	FairleadBackends  *ebpf.Map `ebpf:"fairlead_backends"`
 	FairleadCounters  *ebpf.Map `ebpf:"fairlead_counters"`
+	FairleadDatagrams *ebpf.Map `ebpf:"fairlead_datagrams"`
 	FairleadDevices   *ebpf.Map `ebpf:"fairlead_devices"`
 	FairleadEmbryos   *ebpf.Map `ebpf:"fairlead_embryos"`
 	FairleadEvents    *ebpf.Map `ebpf:"fairlead_events"`
@@ -166,6 +169,7 @@ func (m *releaseMaps) Close() error {
 		m.FairleadAffinity,
 		m.FairleadBackends,
 		m.FairleadCounters,
+		m.FairleadDatagrams,
 		m.FairleadDevices,
 		m.FairleadEmbryos,
 		m.FairleadEvents,

@@ -462,7 +462,7 @@ func TestUsageSaysHowFullTheMapsAre(t *testing.T) {
 		"fairlead_frontends 2/256 largest 254 evicted 0", "fairlead_sets 1/64 largest 63 evicted 0",
 		"fairlead_backends 10/1023 largest 1013 evicted 0", "fairlead_affinity 0/64 largest 64 evicted 0",
 		"fairlead_udp 0/64 largest 64 evicted 0",
-		"fairlead_flows 0/128 largest 128 evicted 0", "fairlead_embryos 0/2048 largest 2048 evicted 0",
+		"fairlead_flows 0/128 largest 128 evicted 0", "fairlead_datagrams 0/2048 largest 2048 evicted 0", "fairlead_embryos 0/2048 largest 2048 evicted 0",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("usage\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

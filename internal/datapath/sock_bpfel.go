@@ -200,6 +200,7 @@ const (
 	sockMapFairleadAffinity      = "fairlead_affinity"
 	sockMapFairleadBackends      = "fairlead_backends"
 	sockMapFairleadCounters      = "fairlead_counters"
+	sockMapFairleadDatagrams     = "fairlead_datagrams"
 	sockMapFairleadDevices       = "fairlead_devices"
 	sockMapFairleadEmbryos       = "fairlead_embryos"
 	sockMapFairleadEvents        = "fairlead_events"
@@ -288,6 +289,7 @@ type sockMapSpecs struct {
 	FairleadAffinity  *ebpf.MapSpec `ebpf:"fairlead_affinity"`
 	FairleadBackends  *ebpf.MapSpec `ebpf:"fairlead_backends"`
 	FairleadCounters  *ebpf.MapSpec `ebpf:"fairlead_counters"`
+	FairleadDatagrams *ebpf.MapSpec `ebpf:"fairlead_datagrams"`
 	FairleadDevices   *ebpf.MapSpec `ebpf:"fairlead_devices"`
 	FairleadEmbryos   *ebpf.MapSpec `ebpf:"fairlead_embryos"`
 	FairleadEvents    *ebpf.MapSpec `ebpf:"fairlead_events"`
@@ -338,6 +340,7 @@ type sockMaps struct {
 	FairleadAffinity  *ebpf.Map `ebpf:"fairlead_affinity"`
 	FairleadBackends  *ebpf.Map `ebpf:"fairlead_backends"`
 	FairleadCounters  *ebpf.Map `ebpf:"fairlead_counters"`
+	FairleadDatagrams *ebpf.Map `ebpf:"fairlead_datagrams"`
 	FairleadDevices   *ebpf.Map `ebpf:"fairlead_devices"`
 	FairleadEmbryos   *ebpf.Map `ebpf:"fairlead_embryos"`
 	FairleadEvents    *ebpf.Map `ebpf:"fairlead_events"`
@@ -358,6 +361,7 @@ func (m *sockMaps) Close() error {
 		m.FairleadAffinity,
 		m.FairleadBackends,
 		m.FairleadCounters,
+		m.FairleadDatagrams,
 		m.FairleadDevices,
 		m.FairleadEmbryos,
 		m.FairleadEvents,

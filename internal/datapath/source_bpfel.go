@@ -200,6 +200,7 @@ const (
 	sourceMapFairleadAffinity   = "fairlead_affinity"
 	sourceMapFairleadBackends   = "fairlead_backends"
 	sourceMapFairleadCounters   = "fairlead_counters"
+	sourceMapFairleadDatagrams  = "fairlead_datagrams"
 	sourceMapFairleadDevices    = "fairlead_devices"
 	sourceMapFairleadEmbryos    = "fairlead_embryos"
 	sourceMapFairleadEvents     = "fairlead_events"
@@ -275,6 +276,7 @@ type sourceMapSpecs struct {
 	FairleadAffinity  *ebpf.MapSpec `ebpf:"fairlead_affinity"`
 	FairleadBackends  *ebpf.MapSpec `ebpf:"fairlead_backends"`
 	FairleadCounters  *ebpf.MapSpec `ebpf:"fairlead_counters"`
+	FairleadDatagrams *ebpf.MapSpec `ebpf:"fairlead_datagrams"`
 	FairleadDevices   *ebpf.MapSpec `ebpf:"fairlead_devices"`
 	FairleadEmbryos   *ebpf.MapSpec `ebpf:"fairlead_embryos"`
 	FairleadEvents    *ebpf.MapSpec `ebpf:"fairlead_events"`
@@ -326,6 +328,7 @@ type sourceMaps struct {
 	FairleadAffinity  *ebpf.Map `ebpf:"fairlead_affinity"`
 	FairleadBackends  *ebpf.Map `ebpf:"fairlead_backends"`
 	FairleadCounters  *ebpf.Map `ebpf:"fairlead_counters"`
+	FairleadDatagrams *ebpf.Map `ebpf:"fairlead_datagrams"`
 	FairleadDevices   *ebpf.Map `ebpf:"fairlead_devices"`
 	FairleadEmbryos   *ebpf.Map `ebpf:"fairlead_embryos"`
 	FairleadEvents    *ebpf.Map `ebpf:"fairlead_events"`
@@ -346,6 +349,7 @@ func (m *sourceMaps) Close() error {
 		m.FairleadAffinity,
 		m.FairleadBackends,
 		m.FairleadCounters,
+		m.FairleadDatagrams,
 		m.FairleadDevices,
 		m.FairleadEmbryos,
 		m.FairleadEvents,

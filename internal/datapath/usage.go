@@ -31,6 +31,10 @@ const (
 	counterFailed
 	counterEmbryosSwept
 	counterFlowsSwept
+	counterDatagramsSwept
+	counterDatagramsCreated
+	counterDatagramsDeleted
+	counters // how many there are
 )
 
 // balance are the counters that say how many elements an LRU map should have;
@@ -45,6 +49,7 @@ var balances = []balance{
 	{mapAffinity, []uint32{counterAffinityCreated}, nil, countEntries[[24]byte, [32]byte]},
 	{mapUDP, []uint32{counterUDPCreated}, nil, countEntries[[32]byte, [24]byte]},
 	{mapFlows, []uint32{counterFlowsCreated}, []uint32{counterFlowsDeleted, counterFlowsSwept}, countEntries[flowKey, flow]},
+	{mapDatagrams, []uint32{counterDatagramsCreated}, []uint32{counterDatagramsDeleted, counterDatagramsSwept}, countEntries[flowKey, flow]},
 	{mapEmbryos, []uint32{counterEmbryosCreated}, []uint32{counterEmbryosDeleted, counterEmbryosSwept}, countEntries[flowKey, flow]},
 }
 
@@ -160,7 +165,7 @@ func (d *Datapath) carryCounters() error {
 		return nil
 	}
 	counts := map[uint32]bool{}
-	for counter := range uint32(counterFlowsSwept + 1) {
+	for counter := range uint32(counters) {
 		counts[counter] = true
 	}
 	for _, b := range balances {

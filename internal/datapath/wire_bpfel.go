@@ -20,6 +20,7 @@ const (
 	wireMapFairleadAffinity  = "fairlead_affinity"
 	wireMapFairleadBackends  = "fairlead_backends"
 	wireMapFairleadCounters  = "fairlead_counters"
+	wireMapFairleadDatagrams = "fairlead_datagrams"
 	wireMapFairleadDevices   = "fairlead_devices"
 	wireMapFairleadEmbryos   = "fairlead_embryos"
 	wireMapFairleadEvents    = "fairlead_events"
@@ -100,6 +101,7 @@ type wireMapSpecs struct {
 	FairleadAffinity  *ebpf.MapSpec `ebpf:"fairlead_affinity"`
 	FairleadBackends  *ebpf.MapSpec `ebpf:"fairlead_backends"`
 	FairleadCounters  *ebpf.MapSpec `ebpf:"fairlead_counters"`
+	FairleadDatagrams *ebpf.MapSpec `ebpf:"fairlead_datagrams"`
 	FairleadDevices   *ebpf.MapSpec `ebpf:"fairlead_devices"`
 	FairleadEmbryos   *ebpf.MapSpec `ebpf:"fairlead_embryos"`
 	FairleadEvents    *ebpf.MapSpec `ebpf:"fairlead_events"`
@@ -154,6 +156,7 @@ type wireMaps struct {
 	FairleadAffinity  *ebpf.Map `ebpf:"fairlead_affinity"`
 	FairleadBackends  *ebpf.Map `ebpf:"fairlead_backends"`
 	FairleadCounters  *ebpf.Map `ebpf:"fairlead_counters"`
+	FairleadDatagrams *ebpf.Map `ebpf:"fairlead_datagrams"`
 	FairleadDevices   *ebpf.Map `ebpf:"fairlead_devices"`
 	FairleadEmbryos   *ebpf.Map `ebpf:"fairlead_embryos"`
 	FairleadEvents    *ebpf.Map `ebpf:"fairlead_events"`
@@ -175,6 +178,7 @@ func (m *wireMaps) Close() error {
 		m.FairleadAffinity,
 		m.FairleadBackends,
 		m.FairleadCounters,
+		m.FairleadDatagrams,
 		m.FairleadDevices,
 		m.FairleadEmbryos,
 		m.FairleadEvents,

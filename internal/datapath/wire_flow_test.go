@@ -201,7 +201,7 @@ func TestUseKeepsFlows(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for key, f := range n.flowsIn(mapFlows) {
+		for key, f := range n.confirmed() {
 			if f.Used+uint64(5*time.Second) < now {
 				t.Errorf("the element %+v was used %s ago", key, time.Duration(now-f.Used))
 			}

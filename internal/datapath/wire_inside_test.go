@@ -36,6 +36,11 @@ func TestAPodReachesServices(t *testing.T) {
 			p := k.again(flags, "and its answers come through its device")
 			n.outBy(n.pod, p.Bytes()).becomes(k.translated(p))
 		}
+		first := k.there(opening[protocol], "")
+		k.source = n.in(n.pod, first.Bytes()).packet().Source
+		if ports := n.cfg.Wire.SNATPorts; k.source.Addr() != f.pod || k.source.Port() < ports.First || k.source.Port() > ports.Last {
+			t.Errorf("the backend sees %s, want the pod's address and a port of %s", k.source, ports)
+		}
 		there(opening[protocol])
 		n.expectFlows(2, 0)
 		again(answer[protocol])

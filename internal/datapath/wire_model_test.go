@@ -233,7 +233,7 @@ func (e *expected) note(flags, end uint8) {
 
 // check compares the maps with what is expected.
 func (m *machine) check() {
-	confirmed, embryos := m.flowsIn(mapFlows), m.flowsIn(mapEmbryos)
+	confirmed, embryos := m.confirmed(), m.flowsIn(mapEmbryos)
 	for _, e := range m.flows {
 		in := embryos
 		if e.confirmed {

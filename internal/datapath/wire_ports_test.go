@@ -174,11 +174,11 @@ func TestAFlowThatLostOneDirectionIsOpenedAgain(t *testing.T) {
 	n := newNode(t)
 	n.either(t, func(t *testing.T, k talk, _ SetID) {
 		k = n.open(k)
-		for key, f := range n.flowsIn(mapFlows) {
+		for key, f := range n.confirmed() {
 			if f.Flags&flowReply != 0 {
 				continue
 			}
-			if err := n.current.maps[mapFlows].Delete(key); err != nil {
+			if err := n.current.maps[confirmedBy[k.protocol]].Delete(key); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -232,7 +232,7 @@ func TestFlowsLeaveByTheNodesRoutes(t *testing.T) {
 		k = n.open(k)
 		n.send(k, amid[k.protocol], "")
 		n.reply(k, amid[k.protocol], "")
-		for key, flow := range n.flowsIn(mapFlows) {
+		for key, flow := range n.confirmed() {
 			want := path{}
 			switch {
 			case k.isLocal():

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -399,10 +400,21 @@ func (n *node) flowsIn(name string) map[flowKey]flow {
 	return flows
 }
 
+// confirmed are the flows of both protocols that are.
+func (n *node) confirmed() map[flowKey]flow {
+	n.t.Helper()
+	flows := n.flowsIn(mapFlows)
+	maps.Copy(flows, n.flowsIn(mapDatagrams))
+	return flows
+}
+
+// confirmedBy names the map of them.
+var confirmedBy = map[model.Protocol]string{model.TCP: mapFlows, model.UDP: mapDatagrams}
+
 // expectFlows expects so many elements of each kind.
 func (n *node) expectFlows(embryos, confirmed int) {
 	n.t.Helper()
-	if e, c := len(n.flowsIn(mapEmbryos)), len(n.flowsIn(mapFlows)); e != embryos || c != confirmed {
+	if e, c := len(n.flowsIn(mapEmbryos)), len(n.confirmed()); e != embryos || c != confirmed {
 		n.t.Errorf("%d elements of embryos and %d of confirmed flows, want %d and %d", e, c, embryos, confirmed)
 	}
 }
@@ -410,7 +422,7 @@ func (n *node) expectFlows(embryos, confirmed int) {
 // age makes all flows as old as if nothing had come for so long.
 func (n *node) age(by time.Duration) {
 	n.t.Helper()
-	for _, name := range []string{mapFlows, mapEmbryos} {
+	for _, name := range []string{mapFlows, mapDatagrams, mapEmbryos} {
 		for k, f := range n.flowsIn(name) {
 			f.Used -= uint64(by)
 			if err := n.current.maps[name].Update(k, f, ebpf.UpdateExist); err != nil {
@@ -423,7 +435,7 @@ func (n *node) age(by time.Duration) {
 // forgetFlows empties the maps that packets have filled.
 func (n *node) forgetFlows() {
 	n.t.Helper()
-	for _, name := range []string{mapFlows, mapEmbryos} {
+	for _, name := range []string{mapFlows, mapDatagrams, mapEmbryos} {
 		for k := range n.flowsIn(name) {
 			if err := ignoreMissing(n.current.maps[name].Delete(k)); err != nil {
 				n.t.Fatal(err)

@@ -30,7 +30,7 @@ func TestFlowsAreTranslatedBothWays(t *testing.T) {
 		n.send(k, amid[k.protocol], "a question")
 		n.reply(k, amid[k.protocol], "an answer, which is longer")
 		n.expectFlows(0, 2)
-		for key, f := range n.flowsIn(mapFlows) {
+		for key, f := range n.confirmed() {
 			if f.Set != uint32(id) || f.Owner != n.shadows[id].owner {
 				t.Errorf("the element %+v is %+v, want set %d of owner %d", key, f, id, n.shadows[id].owner)
 			}

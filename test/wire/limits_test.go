@@ -129,8 +129,8 @@ func TestFlood(t *testing.T) {
 				if m.Evictions < flood/10 {
 					t.Errorf("of unconfirmed flows %d were pushed out", m.Evictions)
 				}
-			case "fairlead_flows":
-				if m.Evictions > 0 || m.Used < 2*uint64(len(open)) {
+			case "fairlead_flows", "fairlead_datagrams": // half of them each
+				if m.Evictions > 0 || m.Used < uint64(len(open)) {
 					t.Errorf("of %d confirmed flows %d were pushed out", m.Used, m.Evictions)
 				}
 			}
