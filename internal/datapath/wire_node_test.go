@@ -42,3 +42,24 @@ func TestASocketThatListensDoesNotTakeANodePort(t *testing.T) {
 		n.open(talkTo(f, protocol, netip.AddrPortFrom(f.node, 30080), netip.AddrPortFrom(f.pod, 8080)))
 	})
 }
+
+// A hostNetwork pod has the node's address; a VIP may be an address of lo.
+func TestTheNodeServesAndHoldsTheVIP(t *testing.T) {
+	n := newNode(t)
+	own := []netip.Addr{ipv4.node, ipv6.node, ipv4.second, ipv6.second, ipv4.vip, ipv6.vip}
+	if err := n.SetNodeAddresses(own, []netip.Addr{ipv4.node, ipv6.node}); err != nil {
+		t.Fatal(err)
+	}
+	n.ns.Addr(t, "lo", netip.PrefixFrom(ipv4.vip, 32).String())
+	n.ns.Addr(t, "lo", netip.PrefixFrom(ipv6.vip, 128).String())
+	n.kinds(t, func(t *testing.T, f family, protocol model.Protocol) {
+		for _, back := range []netip.Addr{f.node, f.second, f.pod, f.remote} {
+			front := n.front(f)
+			id := n.serve(front, &model.Set{Key: n.backendSet(model.RoleVIPInternal, protocol, f), Backends: withPort(8080, back)})
+			k := n.open(talkTo(f, protocol, front, netip.AddrPortFrom(back, 8080)))
+			n.send(k, amid[protocol], "a question")
+			n.reply(k, amid[protocol], "an answer")
+			n.withdraw(front, id)
+		}
+	})
+}
