@@ -37,6 +37,7 @@ type Agent struct {
 	reconciler *reconciler.Reconciler
 	node       *nodeTracker
 	devices    *deviceTracker // nil: no packet path
+	settings   *troubles      // with settings of the kernel
 	refusals   *broadcast
 
 	eligibility   eligibility
@@ -54,7 +55,7 @@ func Run(ctx context.Context, cfg Config, log *slog.Logger) error {
 		return err
 	}
 	datapath.SpareProcessor()
-	a := &Agent{cfg: cfg, log: log, started: time.Now().UTC(), refusals: newBroadcast()}
+	a := &Agent{cfg: cfg, log: log, started: time.Now().UTC(), settings: newTroubles(log), refusals: newBroadcast()}
 	if err := a.openSource(); err != nil {
 		return err
 	}
@@ -81,7 +82,10 @@ func Run(ctx context.Context, cfg Config, log *slog.Logger) error {
 		a.node.run, a.node.watch,
 		func(ctx context.Context) error { return a.datapath.ReadRefusals(ctx, a.refused) },
 		a.datapath.ReleaseSockets,
-		func(ctx context.Context) error { keepCloseWait(ctx, a.cfg.CloseWait, a.log); return nil },
+		func(ctx context.Context) error {
+			keepCloseWait(ctx, closeWait, a.cfg.CloseWait, a.settings)
+			return nil
+		},
 		func(ctx context.Context) error { return a.source.Run(ctx, handler{a.writer, a}) },
 	))
 }

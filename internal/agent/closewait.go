@@ -6,9 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
-	"path"
 	"strconv"
 	"strings"
 	"time"
@@ -17,30 +15,28 @@ import (
 // closeWait is how many seconds the kernel's connection tracking keeps a TCP
 // connection that one side has ended. By default that is a minute: behind a
 // node that rewrites addresses, what the other side sends later is lost.
-const closeWait = "netfilter/nf_conntrack_tcp_timeout_close_wait"
+const closeWait = "/proc/sys/net/netfilter/nf_conntrack_tcp_timeout_close_wait"
 
 // closeWaitRefresh is how often the setting is looked at: it appears when
 // somebody's rules first need connection tracking.
 const closeWaitRefresh = 10 * time.Second
 
-// keepCloseWait sees to it that the setting is at least as long, until ctx
-// ends; 0 leaves it alone. kube-proxy does so, and a node must not lose it with
-// kube-proxy.
-func keepCloseWait(ctx context.Context, least time.Duration, log *slog.Logger) {
+const closeWaitShort trouble = "connections that one side has ended may be forgotten early"
+
+// keepCloseWait sees to it that the setting in a file is at least as long, until
+// ctx ends; 0 leaves it alone. kube-proxy does so, and a node must not lose it
+// with kube-proxy.
+func keepCloseWait(ctx context.Context, file string, least time.Duration, t *troubles) {
 	if least == 0 {
 		return
 	}
 	tick := time.NewTicker(closeWaitRefresh)
 	defer tick.Stop()
-	said := false
 	for {
-		before, err := raiseCloseWait(path.Join("/proc/sys/net", closeWait), least)
-		switch {
-		case err != nil && !said:
-			log.Warn("connections that one side has ended may be forgotten early, will try again", "error", err)
-			said = true
-		case before != 0:
-			log.Info("connections that one side has ended are kept for longer", "before", before, "now", least,
+		before, err := raiseCloseWait(file, least)
+		t.note(closeWaitShort, err)
+		if before != 0 {
+			t.log.Info("connections that one side has ended are kept for longer", "before", before, "now", least,
 				"setting", "net.netfilter.nf_conntrack_tcp_timeout_close_wait")
 		}
 		select {

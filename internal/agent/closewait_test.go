@@ -3,10 +3,13 @@
 package agent
 
 import (
+	"context"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -49,6 +52,35 @@ func TestCloseWaitIsOnlyRaised(t *testing.T) {
 		}
 		if _, err := raiseCloseWait(file, time.Hour); err == nil {
 			t.Error("it was taken for a number")
+		}
+	})
+}
+
+func TestACloseWaitThatCannotBeSetIsAFinding(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "close_wait")
+		write := func(text string) {
+			t.Helper()
+			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write("soon")
+		found := newTroubles(slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		go keepCloseWait(ctx, file, time.Hour, found)
+		synctest.Wait()
+		if f := found.findings(); len(f) != 1 || !strings.HasPrefix(f[0], string(closeWaitShort)) {
+			t.Errorf("findings %q", f)
+		}
+		write("60")
+		sleep(closeWaitRefresh)
+		if f := found.findings(); len(f) != 0 {
+			t.Errorf("it can be set, and yet %q", f)
+		}
+		if after, err := os.ReadFile(file); err != nil || string(after) != "3600" {
+			t.Errorf("it is %q, %v", after, err)
 		}
 	})
 }

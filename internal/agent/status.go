@@ -39,7 +39,7 @@ func (a *Agent) Status(context.Context) (api.Status, error) {
 	for _, address := range served {
 		s.NodePortAddresses = append(s.NodePortAddresses, address.String())
 	}
-	troubles := append(a.addRows(&s, snapshot), a.node.findings()...)
+	troubles := slices.Concat(a.addRows(&s, snapshot), a.node.findings(), a.settings.findings())
 	a.addSources(&s)
 	troubles = append(troubles, a.addHealth(&s)...)
 	if err := a.addKernel(&s); err != nil {
