@@ -15,8 +15,7 @@ import (
 
 // Within the pin path: g1, g2 … hold a generation of maps each, current is a
 // symbolic link to the one in force, links holds the links of the cgroup and of
-// devices. Whatever
-// else stands there is not ours.
+// devices. Whatever else stands there is not ours.
 const (
 	currentLink = "current"
 	nextLink    = "current-next" // what current is about to be
