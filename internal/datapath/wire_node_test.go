@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/fairlead-io/fairlead/internal/model"
 )
@@ -61,5 +62,32 @@ func TestTheNodeServesAndHoldsTheVIP(t *testing.T) {
 			n.reply(k, amid[protocol], "an answer")
 			n.withdraw(front, id)
 		}
+	})
+}
+
+// A tunnel that is made again has programs a moment later than its routes. What
+// a client says in between goes to the backend with the client's own address,
+// and its answers never come by here.
+func TestFlowsWithoutAnAnswerTakeTheWayOutOnceThereIsOne(t *testing.T) {
+	n := newNode(t)
+	eth1 := n.devices()[1]
+	n.kinds(t, func(t *testing.T, f family, protocol model.Protocol) {
+		if err := n.current.maps[mapDevices].Delete(n.eth1.index); err != nil {
+			t.Fatal(err)
+		}
+		front := n.front(f)
+		n.serve(front, &model.Set{Key: n.backendSet(model.RoleVIPInternal, protocol, f), Backends: withPort(8080, f.remote)})
+		k := talkTo(f, protocol, front, netip.AddrPort{})
+		if early := n.begin(k); !early.isLocal() || early.source != early.client {
+			t.Fatalf("the flow is %+v, want it to go by the stack", early)
+		}
+		if _, err := n.putSource(eth1); err != nil {
+			t.Fatal(err)
+		}
+		n.age(2 * time.Second)
+		if late := n.open(k); late.isLocal() || late.source.Addr() != f.second {
+			t.Errorf("the flow is %+v, want it to leave with the address of eth1", late)
+		}
+		n.expectFlows(0, 2)
 	})
 }

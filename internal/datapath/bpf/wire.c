@@ -226,23 +226,31 @@ static __always_inline bool choose_inside(struct packet *p)
 	return take_source(p);
 }
 
+/* The device of ours by which p->flow leaves; NULL if it leads to a pod or to
+ * the node itself, or if the stack has to say why it leads nowhere. */
+static __always_inline struct device *way_out(struct __sk_buff *skb, struct packet *p)
+{
+	long found = find_route(skb, p, 0);
+	__u32 out = p->route.ifindex;
+	struct device *d;
+
+	if (!is_route(found) && found != BPF_FIB_LKUP_RET_FRAG_NEEDED)
+		return NULL;
+	d = bpf_map_lookup_elem(&fairlead_devices, &out);
+	return d && d->index == out ? d : NULL;
+}
+
 /* Decides how the flow reaches its backend, and what the backend sees. */
 static __always_inline bool choose_way(struct __sk_buff *skb, struct packet *p)
 {
 	struct device *d;
-	long found;
-	__u32 out;
 
 	p->flow.flags = inside ? FLOW_INSIDE : 0;
 	p->flow.at = AT_EGRESS;
 	if (inside)
 		return choose_inside(p);
-	found = find_route(skb, p, 0);
-	if (!is_route(found) && found != BPF_FIB_LKUP_RET_FRAG_NEEDED)
-		return true; /* the node itself, or the stack says why not */
-	out = p->route.ifindex;
-	d = bpf_map_lookup_elem(&fairlead_devices, &out);
-	if (!d || d->index != out)
+	d = way_out(skb, p);
+	if (!d)
 		return true;
 	__builtin_memcpy(p->flow.source, p->v6 ? d->source6 : d->source4, sizeof(p->flow.source));
 	return take_source(p);
@@ -382,12 +390,26 @@ static __noinline int open_flow(struct __sk_buff *skb, struct packet *p, __u32 f
 	return refuse(skb, p);
 }
 
+/* Whether the client still waits for an answer in a flow through the stack that
+ * would leave by a device of ours by now: there was no such device, or no
+ * route, when it was opened. It is asked once a second. */
+static __noinline int has_lost_way(struct __sk_buff *skb, struct packet *p)
+{
+	if (!p || p->flow.flags & (FLOW_REPLY | FLOW_REDIRECT | FLOW_INSIDE) ||
+	    age_of(&p->flow) <= SECOND)
+		return false;
+	if (p->key.protocol == IPPROTO_TCP && (p->tcp_flags & (TCP_SYN | TCP_ACK)) != TCP_SYN)
+		return false;
+	return way_out(skb, p) != NULL;
+}
+
 /* What the map has of the packet's flow; NULL if it goes on in none. */
-static __always_inline struct flow *resume(struct packet *p, struct flow *f, bool embryo)
+static __always_inline struct flow *resume(struct __sk_buff *skb, struct packet *p,
+					   struct flow *f, bool embryo)
 {
 	if (!take_flow(f, p))
 		return NULL;
-	if (!goes_on(f, p, embryo)) {
+	if (!goes_on(f, p, embryo) || (embryo && has_lost_way(skb, p))) {
 		forget_flow(p);
 		return NULL;
 	}
@@ -408,7 +430,7 @@ static __always_inline int on_ports(struct __sk_buff *skb, struct packet *p, __u
 
 	if (p->fragment == LATER_FRAGMENT)
 		recall_ports(p);
-	f = resume(p, find_confirmed(&p->key), false);
+	f = resume(skb, p, find_confirmed(&p->key), false);
 	if (f)
 		return translate(skb, p, f);
 	/* Most packets are for addresses that are neither the node's nor a
@@ -418,7 +440,7 @@ static __always_inline int on_ports(struct __sk_buff *skb, struct packet *p, __u
 		if (!flags && !in_service_cidrs(p->key.target))
 			return NEXT;
 	}
-	f = resume(p, find_embryo(&p->key), true);
+	f = resume(skb, p, find_embryo(&p->key), true);
 	if (f)
 		return translate(skb, p, f);
 	if (at == AT_EGRESS)
