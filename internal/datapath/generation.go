@@ -45,6 +45,7 @@ func (s Sizes) Bytes() map[string]uint64 {
 	u := func(n uint32, each uintptr) uint64 { return uint64(n) * uint64(each) }
 	return map[string]uint64{
 		mapFrontends: u(s.Frontends, unsafe.Sizeof(frontendKey{})+4+unsafe.Sizeof(frontend{})+hashOverhead),
+		mapAddresses: u(s.Frontends+maxNodeAddresses, unsafe.Sizeof(address{})+8+hashOverhead),
 		mapSets:      u(s.Sets, unsafe.Sizeof(setEntry{})),
 		mapNames:     u(s.Sets, unsafe.Sizeof(name{})),
 		mapBackends:  u(s.Backends, unsafe.Sizeof(slot{})),

@@ -142,7 +142,6 @@ struct address {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct address);
 	__type(value, __u32);
 	__uint(max_entries, 1);
