@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -151,21 +152,33 @@ func (d *Datapath) sweep(name string, now uint64) error {
 	if err != nil {
 		return fmt.Errorf("read the flows of %s: %w", name, err)
 	}
-	deleted := uint64(0)
-	for i := 0; i < len(old); i += 2 {
+	deleted, err := deleteFlows(m, old, over)
+	if err != nil {
+		return fmt.Errorf("delete a flow of %s: %w", name, err)
+	}
+	return d.addToCounter(counter, deleted)
+}
+
+// deleteFlows deletes flows, two keys for each, but for those one of whose
+// directions is not over: it was used all the time, or since the flow was read.
+func deleteFlows(m *ebpf.Map, flows []flowKey, over func(flowKey, *flow) bool) (deleted uint64, err error) {
+	isUsed := func(k flowKey) bool {
 		var f flow
-		if m.Lookup(old[i+1], &f) == nil && !over(old[i+1], &f) {
+		return m.Lookup(k, &f) == nil && !over(k, &f)
+	}
+	for pair := range slices.Chunk(flows, 2) {
+		if slices.ContainsFunc(pair, isUsed) {
 			continue
 		}
-		for _, k := range old[i : i+2] {
+		for _, k := range pair {
 			if err := m.Delete(k); err == nil {
 				deleted++
 			} else if err := ignoreMissing(err); err != nil {
-				return fmt.Errorf("delete a flow of %s: %w", name, err)
+				return deleted, err
 			}
 		}
 	}
-	return d.addToCounter(counter, deleted)
+	return deleted, nil
 }
 
 // readFlows calls f for every element, both directions.

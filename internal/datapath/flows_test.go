@@ -78,6 +78,30 @@ func TestSweep(t *testing.T) {
 	}
 }
 
+// A sweep of many flows takes a while, and a client may come back to its port.
+func TestAFlowThatIsOpenedAgainAmidASweepIsKept(t *testing.T) {
+	r := newRig(t, smallSizes())
+	m := r.current.maps[mapEmbryos]
+	var seen []flowKey
+	for k, f := range pairOf(model.TCP, 1, 0, 2, 2) {
+		if f.Flags&flowReply == 0 {
+			seen = append(seen, k, k.other(&f))
+			if err := m.Put(k, f); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	// The new flow has another port at the backend.
+	over := func(_ flowKey, f *flow) bool { return f.Used < 2 }
+	if deleted, err := deleteFlows(m, seen, over); deleted != 0 || err != nil {
+		t.Errorf("%d elements were deleted, %v", deleted, err)
+	}
+	var f flow
+	if err := m.Lookup(seen[0], &f); err != nil {
+		t.Errorf("the client's direction is gone: %v", err)
+	}
+}
+
 func TestFlowsThatWereSweptWereNotEvicted(t *testing.T) {
 	r := newRig(t, smallSizes())
 	for k, f := range pairOf(model.TCP, 1, flowReset, 0, 0) {
