@@ -34,7 +34,7 @@ func (d *Datapath) table(s *model.Set) ([]uint16, error) {
 	}
 	table, err := maglev.Table(cmp.Or(d.cfg.MaglevTableSize, maglev.DefaultSize), backends)
 	if err != nil {
-		return nil, fmt.Errorf("publish backend set %s: %w: choose a larger --maglev-table-size, or annotate the Service with fairlead.io/selection: random", s.Key, err)
+		return nil, fmt.Errorf("the backends of set %s are chosen at random: %w: choose a larger --maglev-table-size, or annotate the Service with fairlead.io/selection: random", s.Key, err)
 	}
 	return table, nil
 }

@@ -231,16 +231,20 @@ func TestMoreBackendsThanEntriesAreAnErrorThatSaysWhatToDo(t *testing.T) {
 	k := service("web")
 	id := r.create(k)
 	r.publish(id, byMaglev(k, 251))
-	before := r.dump()
 	_, err := r.Publish(id, byMaglev(k, 252))
 	for _, part := range []string{k.String(), "252 backends", "251 entries", "--maglev-table-size", "fairlead.io/selection: random"} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("error %v does not say %q", err, part)
 		}
 	}
-	expectSame(t, before, r.dump())
-	if !r.publish(id, numbered(k, 252)) {
-		t.Error("at random they are not stored")
+	if e := r.kernel().Entries; len(e) > 0 {
+		t.Fatalf("frontends %v, want none", e)
+	}
+	if e := r.kernel().UnusedSets[0]; len(e.Backends) != 252 || e.MaglevEntries != 0 || e.Problem != "" {
+		t.Errorf("%d backends and %d entries, problem %q; want all of them, chosen at random", len(e.Backends), e.MaglevEntries, e.Problem)
+	}
+	if r.publish(id, numbered(k, 252)) {
+		t.Error("at random they were not in force yet")
 	}
 }
 

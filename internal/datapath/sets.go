@@ -3,6 +3,7 @@
 package datapath
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"sync/atomic"
@@ -65,16 +66,15 @@ func (d *Datapath) Served(id SetID) bool {
 }
 
 // Publish makes the set in the kernel, and its name, equal to s by one store,
-// or does nothing if it is already. On error what was published before stays in force, but
-// for source ranges: those that fit are in force, and no others.
+// or does nothing if it is already. On error what was published before stays in
+// force, but for source ranges, of which those that fit are in force and no
+// others, and a Maglev table that cannot be made: then the new backends are
+// chosen at random.
 func (d *Datapath) Publish(id SetID, s *model.Set) (changed bool, err error) {
 	if len(s.Backends) > MaxBackendsPerSet || len(s.Draining) > MaxBackendsPerSet {
 		return false, fmt.Errorf("publish backend set %s: %d backends and %d draining ones are more than %d", s.Key, len(s.Backends), len(s.Draining), MaxBackendsPerSet)
 	}
-	table, err := d.table(s)
-	if err != nil {
-		return false, err
-	}
+	table, tableErr := d.table(s)
 	owner := d.shadows[id].owner
 	n, err := nameOf(s.Key, owner)
 	if err != nil {
@@ -86,6 +86,9 @@ func (d *Datapath) Publish(id SetID, s *model.Set) (changed bool, err error) {
 	}
 	rangesErr := d.addRanges(owner, s.SourceRanges)
 	flags := flagsOf(s)
+	if table != nil {
+		flags |= flagMaglev
+	}
 	if flags&flagRanges != 0 {
 		if err := d.ensureSourceCheck(); err != nil {
 			return changed, fmt.Errorf("publish backend set %s: %w", s.Key, err)
@@ -100,7 +103,7 @@ func (d *Datapath) Publish(id SetID, s *model.Set) (changed bool, err error) {
 	if err := d.removeRanges(owner, s); err != nil {
 		return changed, err
 	}
-	return changed, rangesErr
+	return changed, errors.Join(rangesErr, tableErr)
 }
 
 func flagsOf(s *model.Set) uint8 {
@@ -113,9 +116,6 @@ func flagsOf(s *model.Set) uint8 {
 	}
 	if len(s.SourceRanges) > 0 {
 		flags |= flagRanges
-	}
-	if hasTable(s) {
-		flags |= flagMaglev
 	}
 	return flags
 }

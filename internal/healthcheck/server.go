@@ -109,8 +109,8 @@ func newHTTPServer(handler http.Handler, log *slog.Logger) *http.Server {
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      30 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    16 << 10,
+		IdleTimeout:       15 * time.Second,
+		MaxHeaderBytes:    4 << 10,
 		// What callers do wrong is theirs to know.
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
