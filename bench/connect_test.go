@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) {
 	lab.Main(m, map[string]lab.Role{
-		"connect": connectRole, "echo": echoRole, "ask": askRole, "burst": burstRole,
+		"connect": connectRole, "echo": echoRole, "ask": askRole,
 		"sink": sinkRole, "bulk": bulkRole, "connections": connectionsRole, "ready": readyRole,
 	})
 }

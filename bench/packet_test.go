@@ -20,6 +20,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/datapath"
 	"github.com/fairlead-io/fairlead/internal/model"
 	"github.com/fairlead-io/fairlead/test/lab"
+	"github.com/fairlead-io/fairlead/test/lab/packet"
 )
 
 const nodePort = 30080
@@ -133,11 +134,13 @@ func (w *wire) frontend(b *testing.B, d *datapath.Datapath, f family, p model.Pr
 }
 
 // Clock: the kernel's own run-time statistics of the programs, under real
-// traffic between processes; they include one reading of the clock per packet.
-// An established flow is one TCP connection that asks and answers in turn; new
-// flows are datagrams, each of a socket of its own, that nobody answers. What
-// both programs of a packet take is what is added up: for a local backend one,
-// for a remote one ingress and, on the device by which the packet leaves, egress.
+// traffic; they include one reading of the clock per program. An established
+// flow is a TCP connection with some segments under way both ways; "alone" is
+// one that asks and answers in turn, so that everything has left the caches
+// between two packets. New flows are datagrams of a client that uses a port
+// once, and whom nobody answers. What both programs of a packet take is added
+// up: for a local backend one, for a remote one ingress and, on the device by
+// which the packet leaves, egress.
 //
 // Budget: 250 ns a packet of an established flow, either way; 1 µs for the
 // first packet of a flow.
@@ -159,33 +162,63 @@ func BenchmarkPacket(b *testing.B) {
 			server.ReadLine()
 			target := netip.AddrPortFrom(f.node, nodePort).String()
 			b.Run(name+"/established", func(b *testing.B) {
-				w.measure(b, "ask", target, 2*b.N)
+				w.measure(b, local, func() { w.ask(b, target, 64) })
+			})
+			b.Run(name+"/alone", func(b *testing.B) {
+				w.measure(b, local, func() { w.ask(b, target, 1) })
 			})
 			b.Run(name+"/new", func(b *testing.B) {
-				w.measure(b, "burst", target, b.N)
+				datagrams := w.datagrams(b, f)
+				w.measure(b, local, func() { packet.SendOn(b, w.client, "eth0", w.node.MAC(b, "eth0"), datagrams...) })
 			})
 			server.Kill()
 		}
 	}
 }
 
-// measure runs a client, and says what the programs took for each of the
-// packets it caused.
-func (w *wire) measure(b *testing.B, role, target string, packets int) {
+// measure says what the programs took for each of the packets that something
+// causes.
+func (w *wire) measure(b *testing.B, local bool, cause func()) {
 	before := w.stats(b)
-	client := lab.Place{NetNS: w.client}.StartRole(b, role, target, strconv.Itoa(b.N))
-	if err := client.Wait(); err != nil {
-		b.Fatalf("%v: %s", err, client.Stderr())
-	}
+	cause()
 	after := w.stats(b)
-	total := time.Duration(0)
+	total, packets := time.Duration(0), uint64(0)
 	for name, s := range after {
 		runs, took := s.RunCount-before[name].RunCount, s.Runtime-before[name].Runtime
 		total += took
+		if local || name == "ingress" {
+			packets += runs
+		}
 		b.ReportMetric(float64(took)/max(float64(runs), 1), name+"-ns/run")
 	}
-	b.ReportMetric(float64(total)/float64(packets), "ns/packet")
+	b.ReportMetric(float64(total)/max(float64(packets), 1), "ns/packet")
 	b.ReportMetric(0, "ns/op")
+}
+
+// ask runs a client that has this many questions under way.
+func (w *wire) ask(b *testing.B, target string, window int) {
+	client := lab.Place{NetNS: w.client}.StartRole(b, "ask", target, strconv.Itoa(b.N), strconv.Itoa(window))
+	if err := client.Wait(); err != nil {
+		b.Fatalf("%v: %s", err, client.Stderr())
+	}
+}
+
+// clientPorts is how many ports one client uses.
+const clientPorts = 50000
+
+// datagrams are the first ones of as many flows, of one client after the other.
+func (w *wire) datagrams(b *testing.B, f family) []packet.Packet {
+	client, list := f.client, make([]packet.Packet, b.N)
+	for i := range list {
+		if i > 0 && i%clientPorts == 0 {
+			client = client.Next()
+		}
+		list[i] = packet.Packet{
+			Source: netip.AddrPortFrom(client, uint16(1024+i%clientPorts)), Target: netip.AddrPortFrom(f.node, nodePort),
+			Protocol: uint8(model.UDP), TTL: 64, Payload: []byte{0},
+		}
+	}
+	return list
 }
 
 // stats are those of the programs on the node's devices.
@@ -241,9 +274,14 @@ func echoRole(args []string) error {
 	}
 }
 
-// askRole asks and waits for the answer, this many times on one connection.
+// askRole sends bytes that come back, this many in all and so many of them under
+// way, each in a segment of its own.
 func askRole(args []string) error {
 	count, err := strconv.Atoi(args[1])
+	if err != nil {
+		return err
+	}
+	window, err := strconv.Atoi(args[2])
 	if err != nil {
 		return err
 	}
@@ -252,33 +290,19 @@ func askRole(args []string) error {
 		return err
 	}
 	defer conn.Close()
-	b := make([]byte, 1)
-	for range count {
-		if _, err := conn.Write(b); err != nil {
-			return err
+	b := make([]byte, window)
+	for under, asked, answered := 0, 0, 0; answered < count; {
+		for ; under < window && asked < count; under++ {
+			if _, err := conn.Write(b[:1]); err != nil {
+				return err
+			}
+			asked++
 		}
-		if _, err := io.ReadFull(conn, b); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// burstRole sends this many datagrams, each from a socket of its own.
-func burstRole(args []string) error {
-	count, err := strconv.Atoi(args[1])
-	if err != nil {
-		return err
-	}
-	for range count {
-		conn, err := net.Dial("udp", args[0])
+		n, err := conn.Read(b)
 		if err != nil {
 			return err
 		}
-		if _, err := conn.Write([]byte{0}); err != nil {
-			return err
-		}
-		conn.Close()
+		under, answered = under-n, answered+n
 	}
 	return nil
 }
