@@ -42,6 +42,8 @@ func addr(s string) netip.Addr { return netip.MustParseAddr(s) }
 // cabled to the node.
 type wire struct {
 	client, node, pod, other *lab.NetNS
+
+	flows int // opened by datagrams so far
 }
 
 func newWire(b *testing.B) *wire {
@@ -206,17 +208,20 @@ func (w *wire) ask(b *testing.B, target string, window int) {
 // clientPorts is how many ports one client uses.
 const clientPorts = 50000
 
-// datagrams are the first ones of as many flows, of one client after the other.
+// datagrams are the first ones of as many flows, none of which was there before,
+// of one client after the other.
 func (w *wire) datagrams(b *testing.B, f family) []packet.Packet {
-	client, list := f.client, make([]packet.Packet, b.N)
+	list := make([]packet.Packet, b.N)
 	for i := range list {
-		if i > 0 && i%clientPorts == 0 {
+		client := f.client
+		for range w.flows / clientPorts {
 			client = client.Next()
 		}
 		list[i] = packet.Packet{
-			Source: netip.AddrPortFrom(client, uint16(1024+i%clientPorts)), Target: netip.AddrPortFrom(f.node, nodePort),
+			Source: netip.AddrPortFrom(client, uint16(1024+w.flows%clientPorts)), Target: netip.AddrPortFrom(f.node, nodePort),
 			Protocol: uint8(model.UDP), TTL: 64, Payload: []byte{0},
 		}
+		w.flows++
 	}
 	return list
 }
