@@ -20,7 +20,7 @@ type Sizes struct {
 	Sets      uint32 // Service ports × families × roles
 	Backends  uint32 // slots: 1 + backends of each set, plus room to publish
 	Affinity  uint32 // clients remembered by ClientIP affinity
-	Flows     uint32 // connections on the wire, confirmed ones; besides, half as many flows of UDP, and a quarter as many unconfirmed ones
+	Flows     uint32 // connections on the wire, confirmed ones; besides, half as many flows of UDP, and a sixteenth of unconfirmed ones
 	UDP       uint32 // pairs of unconnected UDP sockets that use several Services
 	Ranges    uint32 // loadBalancerSourceRanges
 }
@@ -96,8 +96,11 @@ const maxNodeAddresses = 4096
 // datagrams is how many confirmed flows of UDP there is room for.
 func datagrams(flows uint32) uint32 { return max(flows/2, 1024) }
 
-// embryos is how many unconfirmed flows there is room for.
-func embryos(flows uint32) uint32 { return max(flows/4, 1024) }
+// embryos is how many unconfirmed flows there is room for. Each new flow takes
+// the one that was used longest ago, and a map that fits into the processor's
+// caches makes that a third cheaper; a flood of n packets a second leaves a
+// client embryos/n seconds for its handshake.
+func embryos(flows uint32) uint32 { return max(flows/16, 1024) }
 
 // generation is one set of maps that belong together.
 type generation struct {
