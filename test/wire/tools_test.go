@@ -96,8 +96,10 @@ type report struct {
 	}
 }
 
-// iperf measures nothing here: what is sent must arrive, but for datagrams that
-// a busy machine drops.
+// iperf measures nothing here: it must get to its end. Its server stops to count
+// when the client says on another connection that it has sent everything, which
+// may be sooner than that has come; TestBulk counts the bytes. Of datagrams a
+// busy machine drops some.
 func iperf(t *testing.T, network *network, b *rig.Backend, to netip.AddrPort) {
 	t.Helper()
 	const (
@@ -127,9 +129,8 @@ func iperf(t *testing.T, network *network, b *rig.Backend, to netip.AddrPort) {
 		if err := json.Unmarshal([]byte(out), &r); err != nil {
 			t.Fatalf("iperf3 %s: %v\n%s", kind, err, out)
 		}
-		// The server stops to count as soon as the client has sent all.
-		if kind[0] != "-u" && r.End.Received.Bytes < connection/4 {
-			t.Errorf("iperf3 %s: %d bytes came of %d", kind, r.End.Received.Bytes, connection)
+		if kind[0] != "-u" && r.End.Received.Bytes == 0 {
+			t.Errorf("iperf3 %s: nothing came", kind)
 		}
 		if kind[0] == "-u" && (r.End.Sum.Packets < datagrams/large || r.End.Sum.Lost > r.End.Sum.Packets/2) {
 			t.Errorf("iperf3 %s: of %d datagrams %d were lost\n%s", kind, r.End.Sum.Packets, r.End.Sum.Lost, out)
