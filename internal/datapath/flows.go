@@ -60,8 +60,6 @@ type path struct {
 const (
 	flowReply    = 1 << 0
 	flowRedirect = 1 << 1
-	flowSNAT     = 1 << 2
-	flowInside   = 1 << 3
 
 	flowAnswered  = 1 << 0
 	flowFinClient = 1 << 1

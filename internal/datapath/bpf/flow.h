@@ -396,19 +396,24 @@ static __always_inline bool claim(struct packet *p, bool yields)
 	return false;
 }
 
+static __always_inline struct fragment_key fragment_key(const struct packet *p)
+{
+	struct fragment_key key = { .id = p->fragment_id, .protocol = p->key.protocol, .at = p->key.at };
+
+	__builtin_memcpy(key.source, p->key.source, sizeof(key.source));
+	__builtin_memcpy(key.target, p->key.target, sizeof(key.target));
+	return key;
+}
+
 /* Lets the fragments that follow the first one find their ports. */
 static __noinline int remember_ports(struct packet *p)
 {
-	struct fragment_key key = {};
+	struct fragment_key key;
 	struct fragment ports;
 
 	if (!p)
 		return 0;
-	__builtin_memcpy(key.source, p->key.source, sizeof(key.source));
-	__builtin_memcpy(key.target, p->key.target, sizeof(key.target));
-	key.id = p->fragment_id;
-	key.protocol = p->key.protocol;
-	key.at = p->key.at;
+	key = fragment_key(p);
 	ports.source_port = p->key.source_port;
 	ports.target_port = p->key.target_port;
 	bpf_map_update_elem(&fairlead_fragments, &key, &ports, BPF_ANY);
@@ -417,16 +422,12 @@ static __noinline int remember_ports(struct packet *p)
 
 static __noinline int recall_ports(struct packet *p)
 {
-	struct fragment_key key = {};
+	struct fragment_key key;
 	struct fragment *ports;
 
 	if (!p)
 		return 0;
-	__builtin_memcpy(key.source, p->key.source, sizeof(key.source));
-	__builtin_memcpy(key.target, p->key.target, sizeof(key.target));
-	key.id = p->fragment_id;
-	key.protocol = p->key.protocol;
-	key.at = p->key.at;
+	key = fragment_key(p);
 	ports = bpf_map_lookup_elem(&fairlead_fragments, &key);
 	if (!ports)
 		return 0;

@@ -150,7 +150,7 @@ static __noinline int on_icmp(struct __sk_buff *skb, struct packet *p)
 			count(COUNTER_UNROUTABLE);
 			return DROP;
 		}
-		take_path(p, p->length);
+		take_path(p);
 	}
 	if (rewrite_quoted(skb, p, &q) || rewrite_error(skb, p, redirect ? p->ttl - 1 : p->ttl)) {
 		count(COUNTER_FAILED);

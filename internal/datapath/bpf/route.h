@@ -58,16 +58,15 @@ static __always_inline bool knows_path(const struct path *path, __u16 length)
 	       length <= path->mtu;
 }
 
-/* Takes p->route, found for packets of this length, into p->flow. Kernels
- * before 5.13 do not tell the MTU. */
-static __always_inline void take_path(struct packet *p, __u16 length)
+/* Takes p->route, found for packets of some length, into p->flow. */
+static __always_inline void take_path(struct packet *p)
 {
 	struct path *path = &p->flow.path;
 
 	__builtin_memcpy(path->next, p->route.ipv6_dst, sizeof(path->next));
 	path->device = p->route.ifindex;
 	path->family = p->route.family;
-	path->mtu = p->route.mtu_result ? p->route.mtu_result : length;
+	path->mtu = p->route.mtu_result;
 	path->found = bpf_ktime_get_coarse_ns();
 }
 

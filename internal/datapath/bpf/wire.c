@@ -46,7 +46,7 @@ static __always_inline int find_path(struct __sk_buff *skb, struct packet *p, __
 	long found = find_route(skb, p, length);
 
 	if (is_route(found)) {
-		take_path(p, length);
+		take_path(p);
 		return NEXT;
 	}
 	if (found == BPF_FIB_LKUP_RET_FRAG_NEEDED)
