@@ -10,6 +10,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead-io/fairlead/internal/rtnl"
 )
 
 // localAddresses are those of the network namespace's interfaces, but for
@@ -31,7 +33,7 @@ func localAddresses() ([]netip.Addr, error) {
 }
 
 func listAddresses() ([]netlink.Addr, error) {
-	return untilWhole(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, unix.AF_UNSPEC) })
+	return rtnl.Whole(func() ([]netlink.Addr, error) { return netlink.AddrList(nil, unix.AF_UNSPEC) })
 }
 
 // followAddresses calls changed as followKernel does, for addresses.

@@ -3,19 +3,20 @@
 package agent
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead-io/fairlead/internal/rtnl"
 )
 
 // readNetwork asks the kernel for the devices of this network namespace, their
 // addresses, and the routes of the main table.
 func readNetwork() (network, error) {
-	links, err := untilWhole(netlink.LinkList)
+	links, err := rtnl.Whole(netlink.LinkList)
 	if err != nil {
 		return network{}, fmt.Errorf("list the devices: %w", err)
 	}
@@ -23,25 +24,13 @@ func readNetwork() (network, error) {
 	if err != nil {
 		return network{}, fmt.Errorf("list the addresses of all devices: %w", err)
 	}
-	routes, err := untilWhole(func() ([]netlink.Route, error) {
+	routes, err := rtnl.Whole(func() ([]netlink.Route, error) {
 		return netlink.RouteListFiltered(unix.AF_UNSPEC, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
 	})
 	if err != nil {
 		return network{}, fmt.Errorf("list the routes of the main table: %w", err)
 	}
 	return newNetwork(links, addresses, routes), nil
-}
-
-// untilWhole asks again when something changed while the kernel answered: such
-// an answer is neither what was nor what is.
-func untilWhole[T any](ask func() ([]T, error)) (answer []T, err error) {
-	const tries = 5
-	for range tries {
-		if answer, err = ask(); !errors.Is(err, netlink.ErrDumpInterrupted) {
-			break
-		}
-	}
-	return answer, err
 }
 
 func newNetwork(links []netlink.Link, addresses []netlink.Addr, routes []netlink.Route) network {

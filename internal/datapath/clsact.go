@@ -9,6 +9,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead-io/fairlead/internal/rtnl"
 )
 
 // filterHandle is that of our filters, on every device and in both directions.
@@ -24,7 +26,7 @@ type clsact struct {
 
 func openClsact() (*clsact, error) {
 	c := &clsact{qdiscs: map[int]string{}, filters: map[point]ebpf.ProgramID{}}
-	qdiscs, err := untilWhole(func() ([]netlink.Qdisc, error) { return netlink.QdiscList(nil) })
+	qdiscs, err := rtnl.Whole(func() ([]netlink.Qdisc, error) { return netlink.QdiscList(nil) })
 	if err != nil {
 		return nil, fmt.Errorf("list the qdiscs: %w", err)
 	}
@@ -44,23 +46,11 @@ func openClsact() (*clsact, error) {
 	return c, nil
 }
 
-// untilWhole asks again when the kernel says that its answer is neither what
-// was nor what is, since something changed in between.
-func untilWhole[T any](ask func() ([]T, error)) (answer []T, err error) {
-	const tries = 5
-	for range tries {
-		if answer, err = ask(); !errors.Is(err, netlink.ErrDumpInterrupted) {
-			break
-		}
-	}
-	return answer, err
-}
-
 // listFilters lists the filters at a point in the order in which they run; none
 // if the device is gone.
 func listFilters(at point) ([]netlink.Filter, error) {
 	device := &netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: at.index}}
-	filters, err := untilWhole(func() ([]netlink.Filter, error) { return netlink.FilterList(device, wireHooks[at.direction].parent) })
+	filters, err := rtnl.Whole(func() ([]netlink.Filter, error) { return netlink.FilterList(device, wireHooks[at.direction].parent) })
 	if err != nil && !errors.Is(err, unix.ENODEV) {
 		return nil, fmt.Errorf("list the %s filters of the device with index %d: %w", wireHooks[at.direction].name, at.index, err)
 	}
