@@ -315,6 +315,9 @@ static __noinline int confirm(struct packet *p)
 	/* The packet itself may have changed them: it may be the client's last. */
 	p->flow.state = p->reply.state;
 	p->flow.sequence = p->acknowledged;
+	/* Else take_flow has left what another packet had there. */
+	if (!(p->flow.flags & FLOW_REDIRECT))
+		__builtin_memset(&p->flow.path, 0, sizeof(p->flow.path));
 	p->reply.sequence = p->sequence;
 	p->flow.used = bpf_ktime_get_coarse_ns();
 	if (!put_confirmed(&p->other, &p->reply) || !put_confirmed(&p->key, &p->flow))
