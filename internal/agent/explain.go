@@ -34,6 +34,7 @@ func (a *Agent) Explain(ctx context.Context, target string) (api.Explain, error)
 		SchemaVersion: api.SchemaVersion, Service: row.Name.String(), Reason: row.Ignored, Selection: selectionOf(row),
 		Objects:     []api.ObjectRef{{Kind: reflector.KindService.String(), Name: row.Name.String(), ResourceVersion: row.Object.ResourceVersion}},
 		Frontends:   []api.ExplainedFrontend{},
+		Retained:    []api.Retention{},
 		Transitions: transitionsOf(row),
 	}
 	for _, s := range row.Slices {

@@ -152,7 +152,7 @@ func (a *Agent) programmed(row *tables.Service) {
 // refused hands a refused connection on to those who listen, and counts it.
 func (a *Agent) refused(r api.Refusal) {
 	a.metrics.Refused(r.Reason)
-	a.refusals.send(r)
+	a.refusals.send(api.Event{Event: api.EventRefused, Refusal: r})
 }
 
 // publishAddresses writes the node's addresses, and says where health checks

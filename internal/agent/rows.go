@@ -191,7 +191,7 @@ func (a *Agent) Wait(ctx context.Context, known uint64) (uint64, error) {
 	return a.tables.Wait(ctx, known)
 }
 
-// Refusals hands on refused connections until ctx ends.
-func (a *Agent) Refusals(ctx context.Context, emit func(api.Refusal) error) error {
+// Events hands on what happens until ctx ends.
+func (a *Agent) Events(ctx context.Context, emit func(api.Event) error) error {
 	return a.refusals.listen(ctx, emit)
 }

@@ -104,37 +104,47 @@ func (c *Client) Trace(ctx context.Context, flows []FlowRequest) ([]Trace, error
 	return traces, nil
 }
 
-// Refusals opens the stream of refused connections from now on. Ranging over
+// Release ends the retention of a Service, namespace/name, and says what was
+// retained.
+func (c *Client) Release(ctx context.Context, service string) (Released, error) {
+	body, err := json.Marshal(ReleaseRequest{service})
+	if err != nil {
+		return Released{}, fmt.Errorf("write which Service to release: %w", err)
+	}
+	return decode[Released](c.send(ctx, http.MethodPost, "/v1/release", bytes.NewReader(body)))
+}
+
+// Events opens the stream of events from now on. Ranging over
 // it ends without an error when ctx ends, and with one when the agent stops;
 // it must be ranged over once, which closes it.
-func (c *Client) Refusals(ctx context.Context) (iter.Seq2[Refusal, error], error) {
-	body, err := c.send(ctx, http.MethodGet, "/v1/refusals", nil)
+func (c *Client) Events(ctx context.Context) (iter.Seq2[Event, error], error) {
+	body, err := c.send(ctx, http.MethodGet, "/v1/events", nil)
 	if err != nil {
 		return nil, err
 	}
-	return func(yield func(Refusal, error) bool) {
+	return func(yield func(Event, error) bool) {
 		defer body.Close()
 		for lines := json.NewDecoder(body); ; {
-			refusal, err := nextRefusal(lines)
-			if ctx.Err() != nil || !yield(refusal, err) || err != nil {
+			event, err := nextEvent(lines)
+			if ctx.Err() != nil || !yield(event, err) || err != nil {
 				return
 			}
 		}
 	}, nil
 }
 
-func nextRefusal(lines *json.Decoder) (Refusal, error) {
-	line := refusalLine{Refusal: new(Refusal)}
+func nextEvent(lines *json.Decoder) (Event, error) {
+	line := eventLine{Event: new(Event)}
 	err := lines.Decode(&line)
 	switch {
 	case errors.Is(err, io.EOF):
-		return Refusal{}, errors.New("the agent ended the stream: it has stopped, or starts again")
+		return Event{}, errors.New("the agent ended the stream: it has stopped, or starts again")
 	case err != nil:
-		return Refusal{}, fmt.Errorf("read the agent's stream of refusals: %w", err)
+		return Event{}, fmt.Errorf("read the agent's stream of events: %w", err)
 	case line.Error != "":
-		return Refusal{}, fmt.Errorf("the agent ended the stream: %s", line.Error)
+		return Event{}, fmt.Errorf("the agent ended the stream: %s", line.Error)
 	}
-	return *line.Refusal, nil
+	return *line.Event, nil
 }
 
 func ask[T any](ctx context.Context, c *Client, path string) (T, error) {

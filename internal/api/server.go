@@ -19,6 +19,11 @@ type FlowRequest struct {
 	To   string `json:"to"`
 }
 
+// ReleaseRequest names the Service, namespace/name, whose retention is to end.
+type ReleaseRequest struct {
+	Service string `json:"service"`
+}
+
 // Revision is the answer to /v1/wait.
 type Revision struct {
 	Revision uint64 `json:"revision"`
@@ -41,9 +46,12 @@ type Agent interface {
 	Explain(ctx context.Context, target string) (Explain, error)
 	// Trace answers the flows in their order.
 	Trace(ctx context.Context, flows []FlowRequest) ([]Trace, error)
-	// Refusals calls emit for each refusal from now on, until ctx ends (then
-	// it returns nil) or emit fails.
-	Refusals(ctx context.Context, emit func(Refusal) error) error
+	// Events calls emit for each event from now on, until ctx ends (then it
+	// returns nil) or emit fails.
+	Events(ctx context.Context, emit func(Event) error) error
+	// Release ends the retention of a Service (namespace/name), and says what
+	// was retained.
+	Release(ctx context.Context, service string) (Released, error)
 	// Wait returns the revision of the tables as soon as it differs from
 	// known, or the error of ctx.
 	Wait(ctx context.Context, known uint64) (uint64, error)
@@ -70,7 +78,8 @@ func NewHandler(a Agent) http.Handler {
 	})
 	mux.HandleFunc("POST /v1/trace", func(w http.ResponseWriter, r *http.Request) { serveTrace(a, w, r) })
 	mux.HandleFunc("GET /v1/wait", func(w http.ResponseWriter, r *http.Request) { serveWait(a, w, r) })
-	mux.HandleFunc("GET /v1/refusals", func(w http.ResponseWriter, r *http.Request) { serveRefusals(a, w, r) })
+	mux.HandleFunc("GET /v1/events", func(w http.ResponseWriter, r *http.Request) { serveEvents(a, w, r) })
+	mux.HandleFunc("POST /v1/release", func(w http.ResponseWriter, r *http.Request) { serveRelease(a, w, r) })
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		respond(w, nil, NotFound("this agent does not serve %s %s: the command and the agent differ in version", r.Method, r.URL.Path))
 	})
@@ -94,6 +103,16 @@ func serveTrace(a Agent, w http.ResponseWriter, r *http.Request) {
 	respond(w, answer, err)
 }
 
+func serveRelease(a Agent, w http.ResponseWriter, r *http.Request) {
+	var request ReleaseRequest
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, requestLimit)).Decode(&request); err != nil {
+		respond(w, nil, BadRequest("the body is no JSON object {\"service\"}: %v", err))
+		return
+	}
+	answer, err := a.Release(r.Context(), request.Service)
+	respond(w, answer, err)
+}
+
 func serveWait(a Agent, w http.ResponseWriter, r *http.Request) {
 	known, err := strconv.ParseUint(r.URL.Query().Get("revision"), 10, 64)
 	if err != nil {
@@ -109,14 +128,14 @@ func serveWait(a Agent, w http.ResponseWriter, r *http.Request) {
 	respond(w, Revision{revision}, err)
 }
 
-// refusalLine is one line of the stream: a refusal or, as the last one, why
-// the stream ends.
-type refusalLine struct {
-	*Refusal
+// eventLine is one line of the stream: an event or, as the last one, why the
+// stream ends.
+type eventLine struct {
+	*Event
 	Error string `json:"error,omitempty"`
 }
 
-func serveRefusals(a Agent, w http.ResponseWriter, r *http.Request) {
+func serveEvents(a Agent, w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.WriteHeader(http.StatusOK)
 	stream := http.NewResponseController(w)
@@ -124,8 +143,8 @@ func serveRefusals(a Agent, w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	lines := json.NewEncoder(w)
-	err := a.Refusals(r.Context(), func(refusal Refusal) error {
-		if err := lines.Encode(refusalLine{Refusal: &refusal}); err != nil {
+	err := a.Events(r.Context(), func(event Event) error {
+		if err := lines.Encode(eventLine{Event: &event}); err != nil {
 			return err
 		}
 		return stream.Flush()
@@ -134,7 +153,7 @@ func serveRefusals(a Agent, w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// Nobody is left to tell if this fails too.
-	_ = lines.Encode(refusalLine{Error: err.Error()})
+	_ = lines.Encode(eventLine{Error: err.Error()})
 }
 
 // respond encodes before it writes, so that an answer is whole or an error.

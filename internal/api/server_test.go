@@ -27,8 +27,8 @@ type station struct {
 	mu       sync.Mutex
 	revision uint64
 	changed  chan struct{}
-	refusals []Refusal
-	failure  error // of the stream, after the refusals
+	events   []Event
+	failure  error // of the stream, after the events
 }
 
 func newStation() *station { return &station{revision: 7, changed: make(chan struct{})} }
@@ -84,9 +84,16 @@ func (s *station) Trace(_ context.Context, flows []FlowRequest) ([]Trace, error)
 	return traces, nil
 }
 
-func (s *station) Refusals(ctx context.Context, emit func(Refusal) error) error {
-	for _, refusal := range s.refusals {
-		if err := emit(refusal); err != nil {
+func (s *station) Release(_ context.Context, service string) (Released, error) {
+	if service != "default/kubernetes" {
+		return Released{}, NotFound("nothing is retained for %s", service)
+	}
+	return Released{SchemaVersion: SchemaVersion, Service: service, Retained: []Retention{}}, nil
+}
+
+func (s *station) Events(ctx context.Context, emit func(Event) error) error {
+	for _, event := range s.events {
+		if err := emit(event); err != nil {
 			return err
 		}
 	}
@@ -145,6 +152,9 @@ func TestEveryAnswerArrivesAsItWasGiven(t *testing.T) {
 	checkAnswer(t, "explain",
 		func(ctx context.Context) (Explain, error) { return s.Explain(ctx, "default/a b&c=d") },
 		func(ctx context.Context) (Explain, error) { return client.Explain(ctx, "default/a b&c=d") })
+	checkAnswer(t, "release",
+		func(ctx context.Context) (Released, error) { return s.Release(ctx, "default/kubernetes") },
+		func(ctx context.Context) (Released, error) { return client.Release(ctx, "default/kubernetes") })
 	checkAnswer(t, "trace",
 		func(ctx context.Context) ([]Trace, error) { return s.Trace(ctx, flows) },
 		func(ctx context.Context) ([]Trace, error) { return client.Trace(ctx, flows) })
@@ -188,6 +198,14 @@ func TestErrorsKeepTheirWordsAndStatus(t *testing.T) {
 			_, err := decode[[]Trace](client.send(ctx, http.MethodPost, "/v1/trace", strings.NewReader("{")))
 			return err
 		}, 400, `the body is no JSON array of {"from","to"}: unexpected EOF`},
+		{"a release of what is not retained is 404", func(ctx context.Context) error {
+			_, err := client.Release(ctx, "shop/web")
+			return err
+		}, 404, "nothing is retained for shop/web"},
+		{"a release that names nothing readable is 400", func(ctx context.Context) error {
+			_, err := decode[Released](client.send(ctx, http.MethodPost, "/v1/release", strings.NewReader("[]")))
+			return err
+		}, 400, `the body is no JSON object {"service"}: json: cannot unmarshal array into Go value of type api.ReleaseRequest`},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -239,15 +257,16 @@ func TestWaitReturnsWithTheNextRevision(t *testing.T) {
 	}
 }
 
-func TestRefusalsAreStreamed(t *testing.T) {
-	refusals := []Refusal{
-		{SchemaVersion: SchemaVersion, Address: "10.96.0.10", Port: 53, Action: "reject", Reason: "no endpoint"},
-		{SchemaVersion: SchemaVersion, Address: "fd00::10", Port: 80, Action: "drop"},
+func TestEventsAreStreamed(t *testing.T) {
+	events := []Event{
+		{Event: EventRefused, Refusal: Refusal{SchemaVersion: SchemaVersion, Address: "10.96.0.10", Port: 53, Action: "reject", Reason: "no endpoint"}},
+		{Event: EventRetained, Refusal: Refusal{SchemaVersion: SchemaVersion, Service: "default/kubernetes"}, Family: "IPv4", Role: "cluster-ip"},
+		{Event: EventRefused, Refusal: Refusal{SchemaVersion: SchemaVersion, Address: "fd00::10", Port: 80, Action: "drop"}},
 	}
 	tests := []struct {
 		name    string
 		failure error
-		last    func(cancel func()) (more bool) // at the last refusal
+		last    func(cancel func()) (more bool) // at the last event
 		want    string
 	}{
 		{"until the caller's context ends, which is no error", nil, func(cancel func()) bool { cancel(); return true }, "<nil>"},
@@ -258,33 +277,33 @@ func TestRefusalsAreStreamed(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			s := newStation()
-			s.refusals, s.failure = refusals, test.failure
+			s.events, s.failure = events, test.failure
 			client := serve(t, s)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			got, err := collect(ctx, client, func(n int) bool { return n < len(refusals) || test.last(cancel) })
+			got, err := collect(ctx, client, func(n int) bool { return n < len(events) || test.last(cancel) })
 			if fmt.Sprint(err) != test.want {
 				t.Errorf("got error %v, want %s", err, test.want)
 			}
-			if diff := cmp.Diff(refusals, got); diff != "" {
+			if diff := cmp.Diff(events, got); diff != "" {
 				t.Error(diff)
 			}
 		})
 	}
 }
 
-// collect reads refusals while more says so, and returns how the stream ended.
-func collect(ctx context.Context, client *Client, more func(n int) bool) ([]Refusal, error) {
-	stream, err := client.Refusals(ctx)
+// collect reads events while more says so, and returns how the stream ended.
+func collect(ctx context.Context, client *Client, more func(n int) bool) ([]Event, error) {
+	stream, err := client.Events(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var got []Refusal
-	for refusal, err := range stream {
+	var got []Event
+	for event, err := range stream {
 		if err != nil {
 			return got, err
 		}
-		if got = append(got, refusal); !more(len(got)) {
+		if got = append(got, event); !more(len(got)) {
 			break
 		}
 	}
@@ -297,11 +316,11 @@ func TestAnAgentThatStopsEndsTheStreamWithAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newStation()
-	s.refusals = []Refusal{{Address: "10.96.0.10"}}
+	s.events = []Event{{Event: EventRefused}}
 	server := &http.Server{Handler: NewHandler(s)}
 	go func() { _ = server.Serve(listener) }()
 	_, err = collect(t.Context(), NewClient(listener.Addr().String()), func(int) bool { return server.Close() == nil })
-	if err == nil || !strings.HasPrefix(err.Error(), "read the agent's stream of refusals: ") && !strings.HasPrefix(err.Error(), "the agent ended the stream") {
+	if err == nil || !strings.HasPrefix(err.Error(), "read the agent's stream of events: ") && !strings.HasPrefix(err.Error(), "the agent ended the stream") {
 		t.Errorf("got %v", err)
 	}
 }

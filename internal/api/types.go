@@ -82,6 +82,7 @@ type Service struct {
 	Frontends       int          `json:"frontends"` // rows
 	Backends        int          `json:"backends"`  // distinct addresses and ports that take new connections
 	Draining        int          `json:"draining"`
+	Retained        int          `json:"retained"` // of Backends, those that the API has no more
 	Status          string       `json:"status"`
 	Error           string       `json:"error"`
 	Since           time.Time    `json:"since"`
@@ -210,6 +211,7 @@ type Explain struct {
 	Selection     string              `json:"selection"` // as Service has it
 	Objects       []ObjectRef         `json:"objects"`
 	Frontends     []ExplainedFrontend `json:"frontends"`
+	Retained      []Retention         `json:"retained"`
 	Transitions   []Transition        `json:"transitions"`
 }
 
@@ -236,7 +238,7 @@ type Flows struct {
 	Flows         []Flow `json:"flows"`
 }
 
-// Refusal is one refused connection: one line of `monitor -o json`.
+// Refusal is one refused connection.
 type Refusal struct {
 	SchemaVersion int       `json:"schemaVersion"`
 	Time          time.Time `json:"time"`
@@ -368,6 +370,9 @@ type Status struct {
 	LastWrite    time.Time      `json:"lastWrite"`
 	LastCompared time.Time      `json:"lastCompared"`
 	Repaired     uint64         `json:"repaired"` // entries that someone else had changed
+
+	APIServer *APIServer  `json:"apiServer"` // null where the source is a folder
+	Retained  []Retention `json:"retained"`
 
 	Healthz        Healthz       `json:"healthz"`
 	HealthChecks   []HealthCheck `json:"healthChecks"`

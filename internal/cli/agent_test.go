@@ -205,11 +205,11 @@ func TestMonitorShowsARefusedConnection(t *testing.T) {
 	})
 	monitor.interrupt(t)
 	line, _, _ := strings.Cut(monitor.out.String(), "\n")
-	var refusal api.Refusal
-	if err := json.Unmarshal([]byte(line), &refusal); err != nil {
+	var event api.Event
+	if err := json.Unmarshal([]byte(line), &event); err != nil {
 		t.Fatal(err)
 	}
-	if refusal.Address != "10.96.0.95" || refusal.Port != 80 || refusal.Service != "shop/idle" || refusal.Action != "reject" {
+	if event.Event != api.EventRefused || event.Address != "10.96.0.95" || event.Port != 80 || event.Service != "shop/idle" || event.Action != "reject" {
 		t.Errorf("got %s", line)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,14 +16,20 @@ import (
 func newMonitor(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "monitor",
-		Short: "Show connections as they are refused",
+		Short: "Show connections as they are refused, and steps of retentions",
 		Long: `Show each connection that the agent's programs refuse, as it happens: which
-process, or which packet on which device, dialled what, and why it was refused. It
-goes on until it is interrupted. With -o json each line is one JSON object.`,
+process, or which packet on which device, dialled what, and why it was refused.
+
+Beside them it shows each step by which the agent keeps the backends of the API
+server's own Services while the API has none (retained, restored, verified, foreign,
+ended), with the set in place of an address, and when it turns to another endpoint
+of the API server (endpoint).
+
+It goes on until it is interrupted. With -o json each line is one JSON object.`,
 		Example: e.examples("fairlead monitor", "fairlead monitor --service default/web", "fairlead monitor -o json"),
 		Args:    noArguments,
 	}
-	service := cmd.Flags().String("service", "", "only connections to the Service `NAMESPACE/NAME`")
+	service := cmd.Flags().String("service", "", "only events of the Service `NAMESPACE/NAME`")
 	output, socket := outputFlag(cmd, "json", "yaml"), socketFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *service != "" {
@@ -30,40 +37,40 @@ goes on until it is interrupted. With -o json each line is one JSON object.`,
 				return err
 			}
 		}
-		stream, err := api.NewClient(*socket).Refusals(cmd.Context())
+		stream, err := api.NewClient(*socket).Events(cmd.Context())
 		if err != nil {
 			return err
 		}
-		return e.printRefusals(output, *service, stream)
+		return e.printEvents(output, *service, stream)
 	}
 	return cmd
 }
 
-// printRefusals prints those of a Service, or all, as they come.
-func (e *env) printRefusals(output *format, service string, stream iter.Seq2[api.Refusal, error]) error {
-	emit, err := e.refusalPrinter(output)
+// printEvents prints those of a Service, or all, as they come.
+func (e *env) printEvents(output *format, service string, stream iter.Seq2[api.Event, error]) error {
+	emit, err := e.eventPrinter(output)
 	if err != nil {
 		return err
 	}
-	for refusal, err := range stream {
+	for event, err := range stream {
 		if err != nil {
 			return err
 		}
-		if service != "" && refusal.Service != service {
+		if service != "" && event.Service != service {
 			continue
 		}
-		if err := emit(refusal); err != nil {
+		if err := emit(event); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// refusalPrinter returns what prints one refusal. Before people see the first
+// eventPrinter returns what prints one event. Before people see the first
 // they see the header, and so that the stream is open.
-func (e *env) refusalPrinter(output *format) (func(api.Refusal) error, error) {
+func (e *env) eventPrinter(output *format) (func(api.Event) error, error) {
 	if output.value == "yaml" {
-		return func(r api.Refusal) error { return e.printData(output, r) }, nil
+		return func(event api.Event) error { return e.printData(output, event) }, nil
 	}
 	if output.value == "json" {
 		return e.printLine, nil
@@ -76,35 +83,38 @@ func (e *env) refusalPrinter(output *format) (func(api.Refusal) error, error) {
 	}
 	err := e.print(lines.text(false, e.colour))
 	lines.headless = true
-	return func(r api.Refusal) error {
+	return func(event api.Event) error {
 		lines.rows = nil
-		lines.add(refusalCells(r)...)
+		lines.add(eventCells(event)...)
 		return e.print(lines.text(false, e.colour))
 	}, err
 }
 
 // printLine writes one line of NDJSON.
-func (e *env) printLine(r api.Refusal) error {
+func (e *env) printLine(event api.Event) error {
 	encoder := json.NewEncoder(e.out)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(r); err != nil {
-		return fmt.Errorf("write the refusal: %w", err)
+	if err := encoder.Encode(event); err != nil {
+		return fmt.Errorf("write the event: %w", err)
 	}
 	return nil
 }
 
-func refusalCells(r api.Refusal) []string {
-	at, from := fmt.Sprintf("%s[%d]", r.Command, r.PID), fmt.Sprintf("netns %d", r.NetNS)
+// eventCells puts the set that a step is about where a refusal has an address.
+func eventCells(e api.Event) []string {
+	cells := []string{e.Time.Local().Format("15:04:05.000")}
+	service := serviceText(e.Service, e.PortName)
+	if e.Event != api.EventRefused {
+		return append(cells, "", "", strings.TrimSpace(e.Family+" "+e.Role), service, e.Event, e.Reason)
+	}
+	at, from := fmt.Sprintf("%s[%d]", e.Command, e.PID), fmt.Sprintf("netns %d", e.NetNS)
 	switch {
-	case r.From != "":
-		at, from = r.Device, r.From
-	case r.Host:
+	case e.From != "":
+		at, from = e.Device, e.From
+	case e.Host:
 		from = "host"
 	}
-	return []string{
-		r.Time.Local().Format("15:04:05.000"),
-		at, from, target(r.Address, r.Port, r.Protocol), serviceText(r.Service, r.PortName), r.Action, r.Reason,
-	}
+	return append(cells, at, from, target(e.Address, e.Port, e.Protocol), service, e.Action, e.Reason)
 }
 
 // serviceText names a Service port, as far as it is known.

@@ -117,18 +117,23 @@ func (r record) Trace(context.Context, []api.FlowRequest) ([]api.Trace, error) {
 	return answerOf[[]api.Trace](r, "trace.json")
 }
 
-// Refusals ends as an agent does that stops.
-func (r record) Refusals(_ context.Context, emit func(api.Refusal) error) error {
-	refusals, err := answerOf[[]api.Refusal](r, "refusals.json")
+// Events ends as an agent does that stops.
+func (r record) Events(_ context.Context, emit func(api.Event) error) error {
+	events, err := answerOf[[]api.Event](r, "events.json")
 	if err != nil {
 		return err
 	}
-	for _, refusal := range refusals {
-		if err := emit(refusal); err != nil {
+	for _, event := range events {
+		if err := emit(event); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// Release looks for the file of that name, with dots for slashes.
+func (r record) Release(_ context.Context, service string) (api.Released, error) {
+	return answerOf[api.Released](r, "release."+strings.ReplaceAll(service, "/", ".")+".json")
 }
 
 func (r record) Wait(ctx context.Context, known uint64) (uint64, error) {

@@ -9,31 +9,31 @@ import (
 	"github.com/fairlead-io/fairlead/internal/api"
 )
 
-// broadcast hands each refusal to every listener. A listener that is slow
+// broadcast hands each event to every listener. A listener that is slow
 // misses some: the agent never waits for one.
 type broadcast struct {
 	mu        sync.Mutex
-	listeners map[chan api.Refusal]struct{}
+	listeners map[chan api.Event]struct{}
 }
 
 func newBroadcast() *broadcast {
-	return &broadcast{listeners: map[chan api.Refusal]struct{}{}}
+	return &broadcast{listeners: map[chan api.Event]struct{}{}}
 }
 
-func (b *broadcast) send(r api.Refusal) {
+func (b *broadcast) send(e api.Event) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for c := range b.listeners {
 		select {
-		case c <- r:
+		case c <- e:
 		default:
 		}
 	}
 }
 
-func (b *broadcast) listen(ctx context.Context, f func(api.Refusal) error) error {
+func (b *broadcast) listen(ctx context.Context, f func(api.Event) error) error {
 	const backlog = 1024
-	c := make(chan api.Refusal, backlog)
+	c := make(chan api.Event, backlog)
 	b.mu.Lock()
 	b.listeners[c] = struct{}{}
 	b.mu.Unlock()
@@ -46,8 +46,8 @@ func (b *broadcast) listen(ctx context.Context, f func(api.Refusal) error) error
 		select {
 		case <-ctx.Done():
 			return nil
-		case r := <-c:
-			if err := f(r); err != nil {
+		case e := <-c:
+			if err := f(e); err != nil {
 				return err
 			}
 		}
