@@ -32,6 +32,9 @@ type APIServer struct {
 	Kubeconfig string
 	REST       *rest.Config
 	Client     kubernetes.Interface
+	// Own is a client of this server alone. Where servers share an address a
+	// request fails if its connection came to another one: ask again.
+	Own kubernetes.Interface
 	// LimitedKubeconfig is that of the user Limited.
 	LimitedKubeconfig string
 	// AuditLog is where the server notes every write, with the object.
@@ -50,6 +53,9 @@ func (a *APIServer) prepare(port uint16) error {
 	a.CAFile = a.cluster.file(caFile)
 	a.AuditLog = a.file("audit.log")
 	var err error
+	if err := a.writeCertificate(); err != nil {
+		return err
+	}
 	if a.Kubeconfig, err = a.writeKubeconfig(admin); err != nil {
 		return err
 	}
@@ -63,7 +69,12 @@ func (a *APIServer) prepare(port uint16) error {
 	if a.cluster.ns != nil {
 		a.REST.Dial = a.cluster.dial
 	}
-	a.Client, err = kubernetes.NewForConfig(a.REST)
+	if a.Client, err = kubernetes.NewForConfig(a.REST); err != nil {
+		return err
+	}
+	own := rest.CopyConfig(a.REST)
+	own.ServerName = a.name
+	a.Own, err = kubernetes.NewForConfig(own)
 	return err
 }
 
@@ -75,6 +86,10 @@ func (c *Cluster) dial(ctx context.Context, network, addr string) (conn net.Conn
 }
 
 func (a *APIServer) file(name string) string { return a.cluster.file(a.name + "-" + name) }
+
+// Name is what the server's certificate calls it, which tells those that share
+// an address from each other.
+func (a *APIServer) Name() string { return a.name }
 
 // StartAPIServer starts the server where it was before, and returns when it is
 // ready and the cluster has what every cluster has.
@@ -100,11 +115,11 @@ func (a *APIServer) StartAPIServer() {
 }
 
 func (a *APIServer) ready(ctx context.Context) error {
-	if _, err := a.Client.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx); err != nil {
+	if _, err := a.Own.Discovery().RESTClient().Get().AbsPath("/readyz").DoRaw(ctx); err != nil {
 		return err
 	}
 	// It exists once Services get addresses.
-	_, err := a.Client.CoreV1().Services(metav1.NamespaceDefault).Get(ctx, "kubernetes", metav1.GetOptions{})
+	_, err := a.Own.CoreV1().Services(metav1.NamespaceDefault).Get(ctx, "kubernetes", metav1.GetOptions{})
 	return err
 }
 
@@ -115,7 +130,8 @@ func (a *APIServer) flags() []string {
 		"--bind-address=" + c.bind.String(),
 		"--secure-port=" + fmt.Sprint(a.port),
 		"--advertise-address=" + c.advertise.String(),
-		"--tls-cert-file=" + c.file(certFile),
+		"--permit-port-sharing=" + fmt.Sprint(c.shared != 0),
+		"--tls-cert-file=" + a.file(certFile),
 		"--tls-private-key-file=" + c.file(keyFile),
 		"--token-auth-file=" + c.file(tokenFile),
 		"--anonymous-auth=false",

@@ -11,6 +11,8 @@
 package kube
 
 import (
+	"crypto/ecdsa"
+	"crypto/x509"
 	"fmt"
 	"net/netip"
 	"os"
@@ -44,7 +46,10 @@ type Cluster struct {
 	ns        *lab.NetNS
 	bind      netip.Addr
 	advertise netip.Addr
+	shared    uint16            // the port of all servers; 0: each has its own
 	tokens    map[string]string // by user
+	ca        *x509.Certificate
+	key       *ecdsa.PrivateKey
 	etcd      *lab.Process
 	etcdURL   string
 	servers   []*APIServer
@@ -63,6 +68,17 @@ func Start(t testing.TB) *Cluster {
 func StartAt(t testing.TB, ns *lab.NetNS, addr netip.Addr) *Cluster {
 	t.Helper()
 	return start(&Cluster{t: t, ns: ns, bind: addr, advertise: addr})
+}
+
+// StartShared starts a cluster whose servers all listen at one address and port
+// of the namespace, and advertise it, as replicas do that a cloud puts behind
+// one address: the kernel gives each connection to one of those that run.
+func StartShared(t testing.TB, ns *lab.NetNS, at netip.AddrPort) *Cluster {
+	t.Helper()
+	// A server that stops leaves connections that it has not accepted to the
+	// others; they would be reset.
+	ns.Sysctl(t, "net.ipv4.tcp_migrate_req", "1")
+	return start(&Cluster{t: t, ns: ns, bind: at.Addr(), advertise: at.Addr(), shared: at.Port()})
 }
 
 func start(c *Cluster) *Cluster {
@@ -90,12 +106,16 @@ func (c *Cluster) Stop() {
 }
 
 // AddAPIServer starts one more server on the same etcd. It advertises the same
-// address as the others, and has a port of its own.
+// address as the others, and has a port of its own unless all share one.
 func (c *Cluster) AddAPIServer() *APIServer {
 	c.t.Helper()
 	a := &APIServer{cluster: c, name: fmt.Sprintf("apiserver-%d", len(c.servers)+1)}
 	c.servers = append(c.servers, a)
-	if err := a.prepare(c.freePort()); err != nil {
+	port := c.shared
+	if port == 0 {
+		port = c.freePort()
+	}
+	if err := a.prepare(port); err != nil {
 		c.t.Fatalf("prepare %s: %v", a.name, err)
 	}
 	a.StartAPIServer()

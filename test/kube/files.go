@@ -26,7 +26,7 @@ const (
 	Limited = "limited"
 )
 
-// The files that the servers of a cluster share.
+// The files of a cluster. All servers share them but the certificate.
 const (
 	caFile          = "ca.crt"
 	certFile        = "server.crt"
@@ -62,47 +62,56 @@ func (c *Cluster) writeFiles() error {
 	return os.WriteFile(c.file(auditPolicyFile), []byte(auditPolicy), 0o600)
 }
 
-// writeCertificates writes one certificate that vouches for itself, with every
-// name by which clients call the servers, and its key. The key signs service
-// account tokens as well.
-func (c *Cluster) writeCertificates() error {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+// writeCertificates writes the certificate that vouches for those of the
+// servers, and the key of all of them. It signs service account tokens as well.
+func (c *Cluster) writeCertificates() (err error) {
+	if c.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
+		return err
+	}
+	c.ca = certificate("test")
+	c.ca.KeyUsage, c.ca.IsCA, c.ca.BasicConstraintsValid = x509.KeyUsageCertSign, true, true
+	if err := c.writeSigned(c.file(caFile), c.ca); err != nil {
+		return err
+	}
+	key, err := x509.MarshalECPrivateKey(c.key)
 	if err != nil {
 		return err
 	}
+	return writePEM(c.file(keyFile), "EC PRIVATE KEY", key)
+}
+
+// writeCertificate writes the server's certificate, with its own name and every
+// name by which clients call the servers.
+func (a *APIServer) writeCertificate() error {
+	c := a.cluster
+	template := certificate(a.name)
+	template.KeyUsage, template.ExtKeyUsage = x509.KeyUsageDigitalSignature, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
+	template.DNSNames = []string{a.name,
+		"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"}
+	template.IPAddresses = []net.IP{c.bind.AsSlice(), c.advertise.AsSlice(), net.ParseIP(apiServiceIP)}
+	return c.writeSigned(a.file(certFile), template)
+}
+
+func certificate(name string) *x509.Certificate {
 	now := time.Now()
-	template := &x509.Certificate{
-		SerialNumber:          big.NewInt(now.UnixNano()),
-		Subject:               pkix.Name{CommonName: "kube-apiserver"},
-		NotBefore:             now.Add(-time.Hour),
-		NotAfter:              now.Add(24 * time.Hour),
-		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		BasicConstraintsValid: true,
-		IsCA:                  true,
-		DNSNames: []string{
-			"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
-		},
-		IPAddresses: []net.IP{c.bind.AsSlice(), c.advertise.AsSlice(), net.ParseIP(apiServiceIP)},
+	return &x509.Certificate{
+		SerialNumber: big.NewInt(now.UnixNano()),
+		Subject:      pkix.Name{CommonName: name},
+		NotBefore:    now.Add(-time.Hour),
+		NotAfter:     now.Add(24 * time.Hour),
 	}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+}
+
+func (c *Cluster) writeSigned(path string, template *x509.Certificate) error {
+	cert, err := x509.CreateCertificate(rand.Reader, template, c.ca, c.key.Public(), c.key)
 	if err != nil {
 		return err
 	}
-	keyBytes, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return err
-	}
-	for name, block := range map[string]*pem.Block{
-		caFile:   {Type: "CERTIFICATE", Bytes: cert},
-		certFile: {Type: "CERTIFICATE", Bytes: cert},
-		keyFile:  {Type: "EC PRIVATE KEY", Bytes: keyBytes},
-	} {
-		if err := os.WriteFile(c.file(name), pem.EncodeToMemory(block), 0o600); err != nil {
-			return err
-		}
-	}
-	return nil
+	return writePEM(path, "CERTIFICATE", cert)
+}
+
+func writePEM(path, kind string, content []byte) error {
+	return os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content}), 0o600)
 }
 
 func (a *APIServer) writeKubeconfig(user string) (path string, err error) {

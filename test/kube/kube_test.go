@@ -4,10 +4,15 @@ package kube
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -123,14 +128,14 @@ func TestTwoServers(t *testing.T) {
 		if got := second.Kubectl("get", "service", "web", "-o", "name"); got != "service/web\n" {
 			t.Errorf("the second server has %q", got)
 		}
-		if err := eventually(func() error { return endpointIs(t.Context(), second, addr.String()) }); err != nil {
+		if err := eventually(func() error { return endpointIs(t.Context(), second.Client, addr.String()) }); err != nil {
 			t.Error(err)
 		}
 	})
 
 	t.Run("a server that stops empties default/kubernetes for all", func(t *testing.T) {
 		c.TerminateAPIServer()
-		if err := eventually(func() error { return endpointIs(t.Context(), second, "") }); err != nil {
+		if err := eventually(func() error { return endpointIs(t.Context(), second.Client, "") }); err != nil {
 			t.Error(err)
 		}
 	})
@@ -149,9 +154,113 @@ func TestTwoServers(t *testing.T) {
 	})
 }
 
+// What a cloud's load balancer in front of the servers does for the incident.
+func TestSharedAddress(t *testing.T) {
+	ns := lab.NewNetNS(t, "control-plane")
+	at := netip.MustParseAddrPort("198.51.100.10:60002")
+	ns.Addr(t, "lo", at.Addr().String()+"/32")
+	first := StartShared(t, ns, at)
+	second := first.AddAPIServer()
+	asks := startAsking(t, first)
+
+	t.Run("both answer at the one address", func(t *testing.T) {
+		if err := eventually(func() error { return asks.wants(first.Name(), second.Name()) }); err != nil {
+			t.Error(err)
+		}
+	})
+
+	t.Run("one stops, and the other goes on alone without a connection that failed", func(t *testing.T) {
+		first.TerminateAPIServer()
+		if err := eventually(func() error { return endpointIs(t.Context(), second.Own, "") }); err != nil {
+			t.Error(err)
+		}
+		if err := eventually(func() error { return asks.wants(second.Name()) }); err != nil {
+			t.Error(err)
+		}
+		if err := eventually(func() error { return endpointIs(t.Context(), second.Own, at.Addr().String()) }); err != nil {
+			t.Error(err)
+		}
+		if failed := asks.stop(); len(failed) > 0 {
+			t.Errorf("%d connections failed, the first with %v", len(failed), failed[0])
+		}
+	})
+}
+
+// asking opens connections to the servers all the while.
+type asking struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	mu     sync.Mutex
+	recent []string // which servers answered last
+	failed []error
+}
+
+func startAsking(t *testing.T, c *Cluster) *asking {
+	t.Helper()
+	ca, err := os.ReadFile(c.CAFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(ca)
+	ctx, cancel := context.WithCancel(t.Context())
+	a := &asking{cancel: cancel, done: make(chan struct{})}
+	t.Cleanup(func() { a.stop() })
+	go func() {
+		defer close(a.done)
+		for ctx.Err() == nil {
+			a.ask(c, &tls.Config{RootCAs: pool, ServerName: "kubernetes"})
+		}
+	}()
+	return a
+}
+
+func (a *asking) ask(c *Cluster, config *tls.Config) {
+	var name string
+	// It is not the test's context: an attempt that was begun counts.
+	conn, err := c.dial(context.Background(), "tcp", netip.AddrPortFrom(c.bind, c.port).String())
+	if err == nil {
+		defer conn.Close()
+		client := tls.Client(conn, config)
+		if err = client.Handshake(); err == nil {
+			name = client.ConnectionState().PeerCertificates[0].Subject.CommonName
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err != nil {
+		a.failed = append(a.failed, err)
+		return
+	}
+	a.recent = append(a.recent, name)
+}
+
+// wants says whether the last hundred connections came to these servers and no
+// other.
+func (a *asking) wants(names ...string) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.recent) < 100 {
+		return fmt.Errorf("%d connections so far", len(a.recent))
+	}
+	got := slices.Clone(a.recent[len(a.recent)-100:])
+	slices.Sort(got)
+	if got = slices.Compact(got); !slices.Equal(got, names) {
+		return fmt.Errorf("%q answer, want %q", got, names)
+	}
+	return nil
+}
+
+func (a *asking) stop() []error {
+	a.cancel()
+	<-a.done
+	return a.failed
+}
+
 // endpointIs says whether default/kubernetes has the one address, or none.
-func endpointIs(ctx context.Context, server *APIServer, want string) error {
-	slices, err := server.Client.DiscoveryV1().EndpointSlices("default").List(ctx,
+func endpointIs(ctx context.Context, client kubernetes.Interface, want string) error {
+	slices, err := client.DiscoveryV1().EndpointSlices("default").List(ctx,
 		metav1.ListOptions{LabelSelector: "kubernetes.io/service-name=kubernetes"})
 	if err != nil {
 		return err
