@@ -11,6 +11,7 @@ package rig
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -31,9 +32,16 @@ func Program() string { return os.Getenv(programVariable) }
 // programVariable tells the tests where Main has put the program.
 const programVariable = "FAIRLEAD_TEST_PROGRAM"
 
-// Main is the TestMain of a package that runs the program, and clients of
-// package traffic. It builds the program once and removes it afterwards.
-func Main(m *testing.M) { lab.Main(suite{m}, traffic.Roles) }
+// Main is the TestMain of a package that runs the program, clients of package
+// traffic, and what roles the package has of its own. It builds the program
+// once and removes it afterwards.
+func Main(m *testing.M, own ...map[string]lab.Role) {
+	roles := maps.Clone(traffic.Roles)
+	for _, r := range own {
+		maps.Copy(roles, r)
+	}
+	lab.Main(suite{m}, roles)
+}
 
 type suite struct{ *testing.M }
 
@@ -45,12 +53,31 @@ func (s suite) Run() int {
 	}
 	defer os.RemoveAll(dir)
 	program := filepath.Join(dir, "fairlead")
-	if out, err := exec.Command("go", "build", "-o", program, "../../cmd/fairlead").CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "build the program: %v\n%s", err, out)
+	if err := build(program); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	os.Setenv(programVariable, program)
 	return s.M.Run()
+}
+
+// WithFailpoints builds the program with what only tests may switch in it, and
+// returns its path.
+func WithFailpoints(t testing.TB) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "fairlead")
+	if err := build(program, "-tags", "failpoints"); err != nil {
+		t.Fatal(err)
+	}
+	return program
+}
+
+func build(program string, flags ...string) error {
+	args := append(append([]string{"build"}, flags...), "-o", program, "../../cmd/fairlead")
+	if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("build the program: %w\n%s", err, out)
+	}
+	return nil
 }
 
 // Eventually tries until there is no error, or patience is over.
