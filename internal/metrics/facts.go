@@ -3,6 +3,7 @@
 package metrics
 
 import (
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -32,6 +33,9 @@ type Facts struct {
 
 	HealthChecks       int
 	HealthChecksFailed int
+
+	APIServer *api.APIServer // nil where the source is a folder
+	Retained  []api.Retention
 }
 
 // Source is what is known of one kind of object.
@@ -58,7 +62,9 @@ const (
 )
 
 // list is every metric that is read off Facts.
-var list = []metric[Facts]{
+var list = slices.Concat(generalFacts, apiServerFacts)
+
+var generalFacts = []metric[Facts]{
 	sources("fairlead_changes_total", help("Changes of objects that were heard of", "sync_proxy_rules_endpoint_changes_total", "sync_proxy_rules_service_changes_total"),
 		counter, func(s Source) float64 { return float64(s.Received) }),
 	sources("fairlead_changes_pending", help("Changes of objects that were heard of and not tried yet", "sync_proxy_rules_endpoint_changes_pending", "sync_proxy_rules_service_changes_pending"),
@@ -126,10 +132,12 @@ func maps(name, help string, kind prometheus.ValueType, read func(Map) float64) 
 func timestamp(name, help string, read func(Facts) time.Time) metric[Facts] {
 	return metric[Facts]{Name: name, Help: help, Type: gauge, Read: func(f Facts, emit func(float64, ...string)) {
 		if at := read(f); !at.IsZero() {
-			emit(float64(at.UnixNano()) / 1e9)
+			emit(seconds(at))
 		}
 	}}
 }
+
+func seconds(at time.Time) float64 { return float64(at.UnixNano()) / 1e9 }
 
 func truth(b bool) float64 {
 	if b {

@@ -32,6 +32,8 @@ type Metrics struct {
 	programming   *prometheus.HistogramVec
 	refused       *prometheus.CounterVec
 	healthAnswers *prometheus.CounterVec
+	retention     *prometheus.CounterVec
+	moves         prometheus.Counter
 }
 
 // New returns metrics that read facts whenever somebody asks for them.
@@ -60,8 +62,20 @@ func New(version string, facts func() (Facts, error)) *Metrics {
 			Name: "fairlead_health_answers_total",
 			Help: help("Answers of /healthz and /livez by HTTP status", "proxy_healthz_total", "proxy_livez_total"),
 		}, []string{"path", "code"}),
+		retention: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_retention_events_total",
+			Help: help("Steps of retentions, by what became of a backend set: retained, restored, verified, foreign, ended"),
+		}, []string{"what"}),
+		moves: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "fairlead_apiserver_moves_total",
+			Help: help("How often the agent turned from one endpoint of the API server to another"),
+		}),
 	}
-	m.registry.MustRegister(m.syncDuration, m.syncFailures, m.programming, m.refused, m.healthAnswers,
+	// What never happened shows as 0.
+	for _, what := range retentionSteps {
+		m.retention.WithLabelValues(what)
+	}
+	m.registry.MustRegister(m.syncDuration, m.syncFailures, m.programming, m.refused, m.healthAnswers, m.retention, m.moves,
 		newCollector(list, facts),
 		newCollector(buildInfo, func() (string, error) { return version, nil }),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -118,6 +132,12 @@ func (m *Metrics) Refused(reason string) { m.refused.WithLabelValues(reason).Inc
 func (m *Metrics) Answered(path string, status int) {
 	m.healthAnswers.WithLabelValues(path, strconv.Itoa(status)).Inc()
 }
+
+// Retained notes a step of a retention.
+func (m *Metrics) Retained(what string) { m.retention.WithLabelValues(what).Inc() }
+
+// Moved notes that another endpoint of the API server is in use.
+func (m *Metrics) Moved() { m.moves.Inc() }
 
 var buildInfo = []metric[string]{{
 	Name: "fairlead_build_info", Help: help("1, with the version of the agent"), Type: prometheus.GaugeValue, Labels: []string{"version"},

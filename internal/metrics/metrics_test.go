@@ -38,7 +38,21 @@ func someFacts() (Facts, error) {
 		},
 		LastSynced: time.Unix(1000, 500_000_000), LastQueued: time.Unix(1001, 0), LastCompared: time.Unix(900, 0),
 		Repaired: 4, Maps: []Map{{"fairlead_frontends", 7, 100, 6}}, EventsLost: 8, Packets: []api.PacketCount{{What: "malformed", Count: 5}}, HealthChecks: 2, HealthChecksFailed: 1,
+		APIServer: someWay, Retained: someRetained,
 	}, nil
+}
+
+var someWay = &api.APIServer{
+	Current: "https://192.0.2.11:6443", Since: time.Unix(800, 0), Answered: time.Unix(1002, 0),
+	Endpoints: []api.APIEndpoint{{State: api.EndpointSilent}, {State: api.EndpointAnswers}, {State: api.EndpointSilent}},
+}
+
+// someRetained has a backend in two sets.
+var someRetained = []api.Retention{
+	{Service: "default/kubernetes", Since: time.Unix(990, 0), Role: "cluster-ip", Backends: []api.Backend{
+		{Address: "192.0.2.10", Port: 6443, State: "retained"}, {Address: "192.0.2.11", Port: 6443, State: "retained"}}},
+	{Service: "default/kubernetes", Since: time.Unix(980, 0), Role: "internal", Backends: []api.Backend{{Address: "192.0.2.10", Port: 6443, State: "retained"}}},
+	{Service: "kube-system/api", Since: time.Unix(970, 0), Role: "cluster-ip", Backends: []api.Backend{{Address: "192.0.2.10", Port: 6443, State: "unverified"}}},
 }
 
 func filled() *Metrics {
@@ -49,6 +63,8 @@ func filled() *Metrics {
 	m.Programmed("IPv4", -time.Second)
 	m.Refused("no endpoint is usable")
 	m.Answered("/healthz", 503)
+	m.Retained("retained")
+	m.Moved()
 	return m
 }
 
@@ -94,6 +110,18 @@ func TestMetricsSayWhatHappenedAndWhatIs(t *testing.T) {
 		`fairlead_refusal_events_lost_total 8`,
 		`fairlead_health_checks 2`,
 		`fairlead_health_checks_failed 1`,
+		`fairlead_retained_backends{service="default/kubernetes",state="retained"} 2`,
+		`fairlead_retained_backends{service="kube-system/api",state="unverified"} 1`,
+		`fairlead_retention_since_timestamp_seconds{service="default/kubernetes"} 980`,
+		`fairlead_retention_since_timestamp_seconds{service="kube-system/api"} 970`,
+		`fairlead_retention_events_total{what="retained"} 1`,
+		`fairlead_retention_events_total{what="ended"} 0`,
+		`fairlead_apiserver_endpoints{state="silent"} 2`,
+		`fairlead_apiserver_endpoints{state="answers"} 1`,
+		`fairlead_apiserver_endpoints{state="foreign"} 0`,
+		`fairlead_apiserver_current_since_timestamp_seconds 800`,
+		`fairlead_apiserver_last_heartbeat_timestamp_seconds 1002`,
+		`fairlead_apiserver_moves_total 1`,
 	} {
 		if !strings.Contains(text, "\n"+line+"\n") {
 			t.Errorf("no line %q", line)
@@ -108,6 +136,12 @@ func TestNothingIsSaidOfWhatNeverHappened(t *testing.T) {
 	text := scrape(t, New("v1", func() (Facts, error) { return Facts{}, nil }))
 	if strings.Contains(text, "\nfairlead_sync_last_timestamp_seconds") {
 		t.Errorf("there is a time of the last write:\n%s", text)
+	}
+	// Nor of a way to the API server, where a folder of manifests is the source.
+	for _, name := range []string{"fairlead_apiserver_endpoints", "fairlead_apiserver_current", "fairlead_apiserver_last", "fairlead_retained"} {
+		if strings.Contains(text, "\n"+name) {
+			t.Errorf("there is a %s:\n%s", name, text)
+		}
 	}
 }
 
