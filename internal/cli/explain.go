@@ -19,7 +19,8 @@ func newExplain(e *env) *cobra.Command {
 		Short: "Say why a Service, or an address, is served as it is",
 		Long: `Follow a Service, or whatever holds an address, from its objects through the
 agent's rows to the kernel's entries: what each layer holds, what a new connection
-meets, and what changed last, with its cause.`,
+meets, and what changed last, with its cause. What a Service keeps although the API
+has it no more is shown with its time.`,
 		Example: e.examples("fairlead explain default/web", "fairlead explain -n default web", "fairlead explain 10.96.0.10:53/UDP -o json"),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
@@ -69,6 +70,9 @@ func explainText(x api.Explain, colour bool) string {
 	}
 	if len(x.Objects) > 0 {
 		b.WriteString("\n" + objectTable(x.Objects).text(false, colour))
+	}
+	if len(x.Retained) > 0 {
+		b.WriteString("\n" + retainedTable(x.Retained).text(false, colour))
 	}
 	for _, f := range x.Frontends {
 		b.WriteString("\n" + explainFrontend(f, colour))

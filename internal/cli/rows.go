@@ -66,10 +66,18 @@ func serviceTable(services []api.Service, wide bool) *table {
 		if s.Error != "" {
 			reason = s.Error
 		}
-		t.add(s.Service, s.Type, listCell(s.Ports, wide), strconv.Itoa(s.Frontends), strconv.Itoa(s.Backends), strconv.Itoa(s.Draining),
+		t.add(s.Service, s.Type, listCell(s.Ports, wide), strconv.Itoa(s.Frontends), backendCount(s), strconv.Itoa(s.Draining),
 			s.Status, age(&s.Since), reason, s.Selection, s.ResourceVersion, listCell(slices, wide))
 	}
 	return t
+}
+
+// backendCount tells what the API has from what is kept without it.
+func backendCount(s api.Service) string {
+	if s.Retained == 0 {
+		return strconv.Itoa(s.Backends)
+	}
+	return fmt.Sprintf("%d (%d retained)", s.Backends, s.Retained)
 }
 
 func backendTable(rows []api.BackendRow, wide bool) *table {
@@ -111,6 +119,10 @@ func target(address string, port uint16, protocol string) string {
 // backendCell shows what a new connection may meet; a backend that is not
 // active says why it may.
 func backendCell(list []api.Backend, wide bool) string {
+	return listCell(backendWords(list), wide)
+}
+
+func backendWords(list []api.Backend) []string {
 	words := make([]string, len(list))
 	for i, b := range list {
 		words[i] = api.HostPort(b.Address, b.Port)
@@ -118,7 +130,7 @@ func backendCell(list []api.Backend, wide bool) string {
 			words[i] += "(" + b.State + ")"
 		}
 	}
-	return listCell(words, wide)
+	return words
 }
 
 func slotCell(list []api.KernelBackend, wide bool) string {

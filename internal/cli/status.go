@@ -17,7 +17,7 @@ func newStatus(e *env) *cobra.Command {
 		Use:   "status",
 		Short: "Show the agent's health, and what it rests on",
 		Long: `Show whether the agent is healthy and why not: its source and how far it has been
-followed, the state of its rows, what load balancers are told, the devices of the
+followed, its way to the API server, what is retained, the state of its rows, what load balancers are told, the devices of the
 packet path and the programs on them and on the cgroup, what the kernel lacks and
 what that costs, how full the maps are, and what was refused.
 
@@ -73,7 +73,7 @@ func statusText(s api.Status, wide, colour bool) string {
 	section(&b, "Findings", s.Findings)
 	section(&b, "Objects that cannot be read", s.Problems)
 	for _, t := range []*table{
-		sourceTable(s), healthTable(s), mapTable(s), featureTable(s, wide),
+		sourceTable(s), apiServerTable(s), retainedTable(s.Retained), healthTable(s), mapTable(s), featureTable(s, wide),
 		deviceTable(s), attachmentTable(s, wide), refusalTable(s), packetTable(s),
 	} {
 		if len(t.rows) > 0 {
@@ -99,6 +99,10 @@ func statusFacts(s api.Status) *table {
 	t.add("Agent:", fmt.Sprintf("%s, process %d, started %s", s.Version, s.PID, ago(s.Started)))
 	t.add("Node:", nodeText(s))
 	t.add("Source:", s.Source)
+	if s.APIServer != nil {
+		t.add("API server:", apiServerText(*s.APIServer))
+		t.add("State file:", orNone(s.APIServer.StateFile))
+	}
 	t.add("Tables:", fmt.Sprintf("%d Services, %d frontends, %d pending, %d errors", s.Services, s.Frontends, s.Pending, s.Errors))
 	t.add("Kernel:", fmt.Sprintf("%s, written %s, compared %s, %d entries repaired", s.PinPath, ago(s.LastWrite), ago(s.LastCompared), s.Repaired))
 	t.add("Socket path:", fmt.Sprintf("%s, on %s, %d UDP sockets released", s.SocketPath, s.Cgroup, s.SocketsReleased))
@@ -142,6 +146,25 @@ func sourceState(s api.SourceStatus) string {
 		return "Pending"
 	}
 	return "synced"
+}
+
+// apiServerText says where the agent talks to the API server.
+func apiServerText(a api.APIServer) string {
+	if a.Current == "" {
+		return fmt.Sprintf("no endpoint is in use, the last answer came %s", ago(a.Answered))
+	}
+	return fmt.Sprintf("%s since %s, answered %s", a.Current, moment(a.Since), ago(a.Answered))
+}
+
+func apiServerTable(s api.Status) *table {
+	t := &table{columns: columns("API SERVER", "KNOWN FROM", "STATE", "SINCE", "ERROR")}
+	if s.APIServer == nil {
+		return t
+	}
+	for _, e := range s.APIServer.Endpoints {
+		t.add(e.URL, listCell(e.Sources, true), e.State, ago(e.Since), e.Error)
+	}
+	return t
 }
 
 // healthText says what those who ask about this node are told.

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/fairlead-io/fairlead/internal/api"
 )
 
 // column is one column of a table. Wide columns show with -o wide only.
@@ -129,8 +131,8 @@ func orNone(cell string) string {
 }
 
 var (
-	alarming  = []string{"Error", notInForce, "no"}
-	notifying = []string{"Pending", "reject", "drop", "shadowed", "unsupported", "stale"}
+	alarming  = []string{"Error", notInForce, "no", api.EndpointForeign}
+	notifying = []string{"Pending", "reject", "drop", "shadowed", "unsupported", "stale", "retained", "unverified", api.EndpointSilent, api.EndpointUnready}
 )
 
 // paint colours the few words that somebody should look at.

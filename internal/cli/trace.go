@@ -203,11 +203,7 @@ func verdictText(trace api.Trace, colour bool) string {
 	if trace.Verdict != "forward" {
 		return verdict
 	}
-	words := make([]string, len(trace.Backends))
-	for i, backend := range trace.Backends {
-		words[i] = api.HostPort(backend.Address, backend.Port)
-	}
-	return fmt.Sprintf("%s to %s, translated %s", verdict, strings.Join(words, " or "), translationText(trace))
+	return fmt.Sprintf("%s to %s, translated %s", verdict, strings.Join(backendWords(trace.Backends), " or "), translationText(trace))
 }
 
 // translationText says where a flow is translated. The socket has no source
