@@ -4,8 +4,8 @@
 
 package failpoint
 
-// Hit marks a step at which a test may kill the process. Here it does nothing.
+// Hit is a step at which the process may be told to die.
 func Hit(string) {}
 
-// Off says whether a test has switched a guard off. Here none is.
+// Off says that a guard is taken away.
 func Off(string) bool { return false }

@@ -10,51 +10,63 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
 
-// The environment of the process is read once, when it starts.
-var (
-	chosen = parse(os.Getenv("FAIRLEAD_FAILPOINT"))
-	off    = strings.Split(os.Getenv("FAIRLEAD_GUARDS_OFF"), ",")
+const (
+	failpointVariable = "FAIRLEAD_FAILPOINT"
+	guardsVariable    = "FAIRLEAD_GUARDS_OFF"
 )
 
-// point is the step at which the process ends.
-type point struct {
+// target is the step at which the process dies.
+type target struct {
 	name string
-	left *atomic.Int64 // hits until then
+	left atomic.Int64 // hits until then
 }
 
-// parse reads "name" or "name#N". What a test misspells must not pass for a
-// process that survived.
-func parse(text string) point {
-	name, number, counted := strings.Cut(text, "#")
-	p := point{name, new(atomic.Int64)}
-	p.left.Store(1)
-	if !counted {
-		return p
+// aim reads the environment once: a process cannot be told otherwise later.
+var aim = sync.OnceValue(func() *target {
+	name, nth, err := parse(os.Getenv(failpointVariable))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
 	}
-	n, err := strconv.ParseInt(number, 10, 64)
-	if err != nil || n < 1 {
-		panic(fmt.Sprintf("FAIRLEAD_FAILPOINT=%q: write name or name#N with N from 1", text))
-	}
-	p.left.Store(n)
-	return p
-}
+	t := &target{name: name}
+	t.left.Store(nth)
+	return t
+})
 
-// Hit kills the process if this is the step, and the time, that a test chose.
+// guardsOff are the guards that are taken away.
+var guardsOff = sync.OnceValue(func() []string {
+	return strings.Split(os.Getenv(guardsVariable), ",")
+})
+
+// Hit is a step at which the process may be told to die. It dies as by kill -9:
+// nothing that is deferred runs.
 func Hit(name string) {
-	if name != chosen.name || chosen.left.Add(-1) != 0 {
+	t := aim()
+	if t.name != name || t.left.Add(-1) != 0 {
 		return
 	}
-	// SIGKILL leaves no deferred call, and no other goroutine, the time to tidy up.
-	if err := unix.Kill(os.Getpid(), unix.SIGKILL); err != nil {
-		panic(err)
-	}
-	select {}
+	unix.Kill(os.Getpid(), unix.SIGKILL)
+	select {} // until the signal arrives
 }
 
-// Off says whether a test has switched a guard off.
-func Off(guard string) bool { return slices.Contains(off, guard) }
+// Off says that a guard is taken away.
+func Off(guard string) bool { return slices.Contains(guardsOff(), guard) }
+
+// parse reads "NAME" or "NAME#N".
+func parse(s string) (name string, nth int64, err error) {
+	name, number, ok := strings.Cut(s, "#")
+	if !ok {
+		return name, 1, nil
+	}
+	nth, err = strconv.ParseInt(number, 10, 64)
+	if err != nil || nth < 1 || name == "" {
+		return "", 0, fmt.Errorf("%s=%q: want NAME or NAME#N, N a number from 1", failpointVariable, s)
+	}
+	return name, nth, nil
+}

@@ -5,6 +5,7 @@
 package failpoint
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -12,72 +13,86 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"pgregory.net/rapid"
 )
 
-// The test binary is also the process that gets killed: it takes five steps of
-// each of two names, and tells of each before it does.
+// walkVariable lets the test binary walk over steps, and say each that it has
+// passed.
+const walkVariable = "FAILPOINT_TEST_WALK"
+
 func TestMain(m *testing.M) {
-	if os.Getenv("FAILPOINT_TEST_CHILD") == "" {
+	if os.Getenv(walkVariable) == "" {
 		os.Exit(m.Run())
 	}
-	for i := range 5 {
-		fmt.Println("one", i+1)
-		Hit("step: one")
-		fmt.Println("two", i+1)
-		Hit("step: two")
+	defer fmt.Println("deferred")
+	for i := range 3 {
+		Hit("first")
+		Hit("second")
+		fmt.Println(i, Off("here"), Off("there"))
 	}
-	fmt.Println("exempt", Off("exempt"), "retention", Off("retention"))
 }
 
-// child runs the process and returns the last line that it wrote.
-func child(t *testing.T, environment ...string) (string, error) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(append(os.Environ(), "FAILPOINT_TEST_CHILD=1"), environment...)
-	out, err := cmd.CombinedOutput()
-	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-	return lines[len(lines)-1], err
-}
-
-func TestATaggedProcessDiesAtTheChosenStep(t *testing.T) {
-	for point, last := range map[string]string{
-		"step: one":   "one 1",
-		"step: two":   "two 1",
-		"step: one#1": "one 1",
-		"step: two#4": "two 4",
+func TestAProcessDiesAtItsStep(t *testing.T) {
+	const whole = "0 false false\n1 false false\n2 false false\ndeferred\n"
+	for name, c := range map[string]struct {
+		failpoint, guards string
+		killed            bool
+		status            int
+		output, stderr    string
+	}{
+		"none is named":                    {output: whole},
+		"the first time":                   {failpoint: "second", killed: true},
+		"the second time":                  {failpoint: "first#2", killed: true, output: "0 false false\n"},
+		"the third time":                   {failpoint: "second#3", killed: true, output: "0 false false\n1 false false\n"},
+		"a time that does not come":        {failpoint: "second#4", output: whole},
+		"a step that does not come":        {failpoint: "third", output: whole},
+		"a guard is off":                   {guards: "here", output: strings.ReplaceAll(whole, "false false", "true false")},
+		"two guards are off":               {guards: "here,there", output: strings.ReplaceAll(whole, "false", "true")},
+		"no number":                        {failpoint: "first#x", status: 2, stderr: "NAME#N"},
+		"a number that is none of a visit": {failpoint: "first#0", status: 2, stderr: "NAME#N"},
 	} {
-		got, err := child(t, "FAIRLEAD_FAILPOINT="+point)
-		exit, ok := errors.AsType[*exec.ExitError](err)
-		if !ok || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL || got != last {
-			t.Errorf("%s: ended with %v after %q, want a kill after %q", point, err, got, last)
-		}
+		t.Run(name, func(t *testing.T) {
+			child := exec.Command(os.Args[0])
+			child.Env = append(os.Environ(), walkVariable+"=1", failpointVariable+"="+c.failpoint, guardsVariable+"="+c.guards)
+			var stdout, stderr bytes.Buffer
+			child.Stdout, child.Stderr = &stdout, &stderr
+			err := child.Run()
+			if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+				t.Fatal(err)
+			}
+			status := child.ProcessState.Sys().(syscall.WaitStatus)
+			if killed := status.Signaled() && status.Signal() == syscall.SIGKILL; killed != c.killed || !killed && status.ExitStatus() != c.status {
+				t.Errorf("it ended with %v, want killed: %v, else status %d", child.ProcessState, c.killed, c.status)
+			}
+			if stdout.String() != c.output || !strings.Contains(stderr.String(), c.stderr) || strings.Count(stderr.String(), "\n") > 1 {
+				t.Errorf("it said %q and %q, want %q and one line about %q", stdout.String(), stderr.String(), c.output, c.stderr)
+			}
+		})
 	}
 }
 
-func TestATaggedProcessSurvivesOtherSteps(t *testing.T) {
-	for _, point := range []string{"", "step", "step: three", "step: one#6"} {
-		if got, err := child(t, "FAIRLEAD_FAILPOINT="+point); err != nil || !strings.HasPrefix(got, "exempt false") {
-			t.Errorf("%q: %v after %q", point, err, got)
+func TestANameAndItsNumberAreReadBack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		want := rapid.StringMatching(`[a-z]+: [a-z ]+`).Draw(t, "name")
+		n := rapid.Int64Range(1, 1<<40).Draw(t, "times")
+		if name, nth, err := parse(fmt.Sprintf("%s#%d", want, n)); name != want || nth != n || err != nil {
+			t.Fatalf("%s#%d reads %q, %d, %v", want, n, name, nth, err)
 		}
-	}
+	})
 }
 
-func TestAMisspeltStepIsNotPassedOver(t *testing.T) {
-	for _, point := range []string{"step: one#", "step: one#0", "step: one#x"} {
-		if got, err := child(t, "FAIRLEAD_FAILPOINT="+point); err == nil {
-			t.Errorf("%q: survived with %q", point, got)
-		}
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{"", "a", "a#1", "#1", "a#0", "a#-1", "a#1#2", "a#99999999999999999999"} {
+		f.Add(s)
 	}
-}
-
-func TestGuardsAreSwitchedOffByName(t *testing.T) {
-	for names, want := range map[string]string{
-		"":                           "exempt false retention false",
-		"retention":                  "exempt false retention true",
-		"exempt,endpoints,retention": "exempt true retention true",
-	} {
-		if got, err := child(t, "FAIRLEAD_GUARDS_OFF="+names); err != nil || got != want {
-			t.Errorf("%q: %v, %q, want %q", names, err, got, want)
+	f.Fuzz(func(t *testing.T, s string) {
+		name, nth, err := parse(s)
+		if err == nil && (nth < 1 || !strings.HasPrefix(s, name)) {
+			t.Fatalf("%q reads %q, %d", s, name, nth)
 		}
-	}
+		if err != nil && strings.Contains(err.Error(), "\n") {
+			t.Fatalf("%q: an error of several lines", s)
+		}
+	})
 }
