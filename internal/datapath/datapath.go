@@ -73,6 +73,7 @@ type Datapath struct {
 	current *generation
 	barrier *barrier
 
+	inherited bool // see Inherited
 	// replaced is the generation that current takes over from on Attach; nil
 	// if the pinned maps were adopted as they are.
 	replaced *generation
@@ -193,6 +194,7 @@ func (d *Datapath) open() error {
 	if err != nil {
 		return err
 	}
+	d.inherited = pinned != nil
 	specs := pinnedMaps(spec)
 	if pinned != nil {
 		reason := pinned.fits(specs)
@@ -216,6 +218,10 @@ func (d *Datapath) open() error {
 	}
 	return d.adopt()
 }
+
+// Inherited says that a predecessor's maps were in force when this writer was
+// opened: after a reboot there are none.
+func (d *Datapath) Inherited() bool { return d.inherited }
 
 // adopt learns what the maps hold, so that only differences are written.
 func (d *Datapath) adopt() error {

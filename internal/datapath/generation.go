@@ -81,6 +81,7 @@ const (
 	mapFragments = "fairlead_fragments"
 	mapAffinity  = "fairlead_affinity"
 	mapPeers     = "fairlead_peers"
+	mapExempt    = "fairlead_exempt"
 	mapUDP       = "fairlead_udp"
 	mapRefused   = "fairlead_refused"
 	mapEvents    = "fairlead_events"
@@ -200,15 +201,19 @@ func createGeneration(pinPath string, number int, specs map[string]*ebpf.MapSpec
 }
 
 // inherit returns the previous generation's map if it holds the state of
-// sockets or clients, and still means what the spec says and has its shape.
+// sockets or clients, and still means what the spec says and has its shape. The
+// mark of an exempt socket means the same in every layout.
 func inherit(previous *generation, name string, spec *ebpf.MapSpec) (*ebpf.Map, error) {
-	switch name {
-	case mapPeers, mapUDP, mapAffinity, mapRefused, mapFlows, mapDatagrams, mapEmbryos, mapFragments:
-	default:
+	if previous == nil || previous.maps[name] == nil || spec.Compatible(previous.maps[name]) != nil {
 		return nil, nil
 	}
-	if previous == nil || previous.meta.Layout != LayoutVersion ||
-		previous.maps[name] == nil || spec.Compatible(previous.maps[name]) != nil {
+	switch name {
+	case mapExempt:
+	case mapPeers, mapUDP, mapAffinity, mapRefused, mapFlows, mapDatagrams, mapEmbryos, mapFragments:
+		if previous.meta.Layout != LayoutVersion {
+			return nil, nil
+		}
+	default:
 		return nil, nil
 	}
 	m, err := previous.maps[name].Clone()

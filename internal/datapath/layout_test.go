@@ -40,6 +40,7 @@ func TestGoLayoutsHaveTheSizeOfTheProgramsTypes(t *testing.T) {
 		mapRefused:   {unsafe.Sizeof(refusalKey{}), 8},
 		mapAffinity:  {24, 32},
 		mapUDP:       {32, 24},
+		mapExempt:    {4, 4},
 	} {
 		m := spec.Maps[name]
 		if uintptr(m.KeySize) != want.key || uintptr(m.ValueSize) != want.value {

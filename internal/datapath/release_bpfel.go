@@ -24,6 +24,7 @@ const (
 	releaseMapFairleadDevices   = "fairlead_devices"
 	releaseMapFairleadEmbryos   = "fairlead_embryos"
 	releaseMapFairleadEvents    = "fairlead_events"
+	releaseMapFairleadExempt    = "fairlead_exempt"
 	releaseMapFairleadFlows     = "fairlead_flows"
 	releaseMapFairleadFragments = "fairlead_fragments"
 	releaseMapFairleadFrontends = "fairlead_frontends"
@@ -101,6 +102,7 @@ type releaseMapSpecs struct {
 	FairleadDevices   *ebpf.MapSpec `ebpf:"fairlead_devices"`
 	FairleadEmbryos   *ebpf.MapSpec `ebpf:"fairlead_embryos"`
 	FairleadEvents    *ebpf.MapSpec `ebpf:"fairlead_events"`
+	FairleadExempt    *ebpf.MapSpec `ebpf:"fairlead_exempt"`
 	FairleadFlows     *ebpf.MapSpec `ebpf:"fairlead_flows"`
 	FairleadFragments *ebpf.MapSpec `ebpf:"fairlead_fragments"`
 	FairleadFrontends *ebpf.MapSpec `ebpf:"fairlead_frontends"`
@@ -152,6 +154,7 @@ type releaseMaps struct {
 	FairleadDevices   *ebpf.Map `ebpf:"fairlead_devices"`
 	FairleadEmbryos   *ebpf.Map `ebpf:"fairlead_embryos"`
 	FairleadEvents    *ebpf.Map `ebpf:"fairlead_events"`
+	FairleadExempt    *ebpf.Map `ebpf:"fairlead_exempt"`
 	FairleadFlows     *ebpf.Map `ebpf:"fairlead_flows"`
 	FairleadFragments *ebpf.Map `ebpf:"fairlead_fragments"`
 	FairleadFrontends *ebpf.Map `ebpf:"fairlead_frontends"`
@@ -173,6 +176,7 @@ func (m *releaseMaps) Close() error {
 		m.FairleadDevices,
 		m.FairleadEmbryos,
 		m.FairleadEvents,
+		m.FairleadExempt,
 		m.FairleadFlows,
 		m.FairleadFragments,
 		m.FairleadFrontends,

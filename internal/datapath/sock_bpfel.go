@@ -204,6 +204,7 @@ const (
 	sockMapFairleadDevices       = "fairlead_devices"
 	sockMapFairleadEmbryos       = "fairlead_embryos"
 	sockMapFairleadEvents        = "fairlead_events"
+	sockMapFairleadExempt        = "fairlead_exempt"
 	sockMapFairleadFlows         = "fairlead_flows"
 	sockMapFairleadFragments     = "fairlead_fragments"
 	sockMapFairleadFrontends     = "fairlead_frontends"
@@ -293,6 +294,7 @@ type sockMapSpecs struct {
 	FairleadDevices   *ebpf.MapSpec `ebpf:"fairlead_devices"`
 	FairleadEmbryos   *ebpf.MapSpec `ebpf:"fairlead_embryos"`
 	FairleadEvents    *ebpf.MapSpec `ebpf:"fairlead_events"`
+	FairleadExempt    *ebpf.MapSpec `ebpf:"fairlead_exempt"`
 	FairleadFlows     *ebpf.MapSpec `ebpf:"fairlead_flows"`
 	FairleadFragments *ebpf.MapSpec `ebpf:"fairlead_fragments"`
 	FairleadFrontends *ebpf.MapSpec `ebpf:"fairlead_frontends"`
@@ -344,6 +346,7 @@ type sockMaps struct {
 	FairleadDevices   *ebpf.Map `ebpf:"fairlead_devices"`
 	FairleadEmbryos   *ebpf.Map `ebpf:"fairlead_embryos"`
 	FairleadEvents    *ebpf.Map `ebpf:"fairlead_events"`
+	FairleadExempt    *ebpf.Map `ebpf:"fairlead_exempt"`
 	FairleadFlows     *ebpf.Map `ebpf:"fairlead_flows"`
 	FairleadFragments *ebpf.Map `ebpf:"fairlead_fragments"`
 	FairleadFrontends *ebpf.Map `ebpf:"fairlead_frontends"`
@@ -365,6 +368,7 @@ func (m *sockMaps) Close() error {
 		m.FairleadDevices,
 		m.FairleadEmbryos,
 		m.FairleadEvents,
+		m.FairleadExempt,
 		m.FairleadFlows,
 		m.FairleadFragments,
 		m.FairleadFrontends,

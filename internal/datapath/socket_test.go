@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -323,6 +324,10 @@ func TestAStreamSocketThatWasRefusedAndDialsAnotherAddressShowsThatOne(t *testin
 //	options N xHEX        IP options of that socket's datagrams
 //	receive N             says where a datagram came from
 //	connect KIND ADDRESS  by the one socket of that kind; says its peer
+//	descriptor KIND       says the number of that socket's descriptor
+//	ask KIND              by that connected socket; says the answer
+//
+// A kind is tcp, tcp6 or mptcp, udp or udp6, and may have a suffix after a dash.
 func socketsRole([]string) error {
 	sockets := map[string]int{}
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
@@ -358,6 +363,15 @@ func follow(sockets map[string]int, words []string) (said string, err error) {
 		}
 		peer, err := unix.Getpeername(fd)
 		return addressText(peer), err
+	case "descriptor":
+		return strconv.Itoa(fd), nil
+	case "ask":
+		if _, err := unix.Write(fd, []byte("question")); err != nil {
+			return "", err
+		}
+		answer := make([]byte, 64)
+		n, err := unix.Read(fd, answer)
+		return string(answer[:max(n, 0)]), err
 	case "receive":
 		_, from, err := unix.Recvfrom(fd, make([]byte, 16), 0)
 		return addressText(from), err
@@ -365,29 +379,41 @@ func follow(sockets map[string]int, words []string) (said string, err error) {
 	return "", errors.New("unknown command " + words[0])
 }
 
-func newSocket(kind string) (int, error) {
+func newSocket(name string) (int, error) {
+	kind, _, _ := strings.Cut(name, "-")
 	switch kind {
 	case "tcp":
 		return unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
+	case "tcp6":
+		return unix.Socket(unix.AF_INET6, unix.SOCK_STREAM, 0)
 	case "mptcp":
 		return unix.Socket(unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_MPTCP)
 	}
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+	family := unix.AF_INET
+	if kind == "udp6" {
+		family = unix.AF_INET6
+	}
+	fd, err := unix.Socket(family, unix.SOCK_DGRAM, 0)
 	if err != nil {
 		return 0, err
 	}
 	return fd, unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 10})
 }
 
-func sockaddr(text string) *unix.SockaddrInet4 {
+func sockaddr(text string) unix.Sockaddr {
 	a := netip.MustParseAddrPort(text)
-	return &unix.SockaddrInet4{Addr: a.Addr().As4(), Port: int(a.Port())}
+	if a.Addr().Is4() {
+		return &unix.SockaddrInet4{Addr: a.Addr().As4(), Port: int(a.Port())}
+	}
+	return &unix.SockaddrInet6{Addr: a.Addr().As16(), Port: int(a.Port())}
 }
 
 func addressText(sa unix.Sockaddr) string {
-	v4, ok := sa.(*unix.SockaddrInet4)
-	if !ok {
-		return fmt.Sprintf("%T", sa)
+	switch sa := sa.(type) {
+	case *unix.SockaddrInet4:
+		return netip.AddrPortFrom(netip.AddrFrom4(sa.Addr), uint16(sa.Port)).String()
+	case *unix.SockaddrInet6:
+		return netip.AddrPortFrom(netip.AddrFrom16(sa.Addr), uint16(sa.Port)).String()
 	}
-	return netip.AddrPortFrom(netip.AddrFrom4(v4.Addr), uint16(v4.Port)).String()
+	return fmt.Sprintf("%T", sa)
 }

@@ -204,6 +204,7 @@ const (
 	sourceMapFairleadDevices    = "fairlead_devices"
 	sourceMapFairleadEmbryos    = "fairlead_embryos"
 	sourceMapFairleadEvents     = "fairlead_events"
+	sourceMapFairleadExempt     = "fairlead_exempt"
 	sourceMapFairleadFlows      = "fairlead_flows"
 	sourceMapFairleadFragments  = "fairlead_fragments"
 	sourceMapFairleadFrontends  = "fairlead_frontends"
@@ -280,6 +281,7 @@ type sourceMapSpecs struct {
 	FairleadDevices   *ebpf.MapSpec `ebpf:"fairlead_devices"`
 	FairleadEmbryos   *ebpf.MapSpec `ebpf:"fairlead_embryos"`
 	FairleadEvents    *ebpf.MapSpec `ebpf:"fairlead_events"`
+	FairleadExempt    *ebpf.MapSpec `ebpf:"fairlead_exempt"`
 	FairleadFlows     *ebpf.MapSpec `ebpf:"fairlead_flows"`
 	FairleadFragments *ebpf.MapSpec `ebpf:"fairlead_fragments"`
 	FairleadFrontends *ebpf.MapSpec `ebpf:"fairlead_frontends"`
@@ -332,6 +334,7 @@ type sourceMaps struct {
 	FairleadDevices   *ebpf.Map `ebpf:"fairlead_devices"`
 	FairleadEmbryos   *ebpf.Map `ebpf:"fairlead_embryos"`
 	FairleadEvents    *ebpf.Map `ebpf:"fairlead_events"`
+	FairleadExempt    *ebpf.Map `ebpf:"fairlead_exempt"`
 	FairleadFlows     *ebpf.Map `ebpf:"fairlead_flows"`
 	FairleadFragments *ebpf.Map `ebpf:"fairlead_fragments"`
 	FairleadFrontends *ebpf.Map `ebpf:"fairlead_frontends"`
@@ -353,6 +356,7 @@ func (m *sourceMaps) Close() error {
 		m.FairleadDevices,
 		m.FairleadEmbryos,
 		m.FairleadEvents,
+		m.FairleadExempt,
 		m.FairleadFlows,
 		m.FairleadFragments,
 		m.FairleadFrontends,

@@ -24,6 +24,7 @@ const (
 	wireMapFairleadDevices   = "fairlead_devices"
 	wireMapFairleadEmbryos   = "fairlead_embryos"
 	wireMapFairleadEvents    = "fairlead_events"
+	wireMapFairleadExempt    = "fairlead_exempt"
 	wireMapFairleadFlows     = "fairlead_flows"
 	wireMapFairleadFragments = "fairlead_fragments"
 	wireMapFairleadFrontends = "fairlead_frontends"
@@ -105,6 +106,7 @@ type wireMapSpecs struct {
 	FairleadDevices   *ebpf.MapSpec `ebpf:"fairlead_devices"`
 	FairleadEmbryos   *ebpf.MapSpec `ebpf:"fairlead_embryos"`
 	FairleadEvents    *ebpf.MapSpec `ebpf:"fairlead_events"`
+	FairleadExempt    *ebpf.MapSpec `ebpf:"fairlead_exempt"`
 	FairleadFlows     *ebpf.MapSpec `ebpf:"fairlead_flows"`
 	FairleadFragments *ebpf.MapSpec `ebpf:"fairlead_fragments"`
 	FairleadFrontends *ebpf.MapSpec `ebpf:"fairlead_frontends"`
@@ -160,6 +162,7 @@ type wireMaps struct {
 	FairleadDevices   *ebpf.Map `ebpf:"fairlead_devices"`
 	FairleadEmbryos   *ebpf.Map `ebpf:"fairlead_embryos"`
 	FairleadEvents    *ebpf.Map `ebpf:"fairlead_events"`
+	FairleadExempt    *ebpf.Map `ebpf:"fairlead_exempt"`
 	FairleadFlows     *ebpf.Map `ebpf:"fairlead_flows"`
 	FairleadFragments *ebpf.Map `ebpf:"fairlead_fragments"`
 	FairleadFrontends *ebpf.Map `ebpf:"fairlead_frontends"`
@@ -182,6 +185,7 @@ func (m *wireMaps) Close() error {
 		m.FairleadDevices,
 		m.FairleadEmbryos,
 		m.FairleadEvents,
+		m.FairleadExempt,
 		m.FairleadFlows,
 		m.FairleadFragments,
 		m.FairleadFrontends,

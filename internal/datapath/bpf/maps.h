@@ -222,6 +222,16 @@ struct {
 	__type(value, struct peer);
 } fairlead_peers SEC(".maps");
 
+/* Sockets that dial whom they name, though a Service may have the address: the
+ * agent's own, which must reach the API server whatever these maps say. User
+ * space marks a socket by its descriptor, before it connects. Freed with it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, __u32);
+} fairlead_exempt SEC(".maps");
+
 /* The pairs that unconnected UDP sockets used before that of their peer above,
  * both ways: a pair is noted when the socket turns to another frontend, and
  * the way back alone when the frontend's backend changes. A socket that talks

@@ -130,6 +130,22 @@ static __always_inline void forget(struct bpf_sock_addr *ctx, const struct selec
 		bpf_sk_storage_delete(&fairlead_peers, sk);
 }
 
+/* Whether the socket dials whom it names (fairlead_exempt). The mark of an
+ * MPTCP socket is on the one that its process holds; where that one cannot be
+ * found (have_mptcp), it is translated like any other. */
+static __always_inline bool is_exempt(struct bpf_sock_addr *ctx, __u32 protocol)
+{
+	struct bpf_sock *sk = ctx->sk;
+	struct mptcp_sock *holder;
+
+	if (!sk)
+		return false;
+	holder = above(sk, protocol);
+	if (holder)
+		return bpf_sk_storage_get(&fairlead_exempt, holder, NULL, 0);
+	return bpf_sk_storage_get(&fairlead_exempt, sk, NULL, 0);
+}
+
 static __always_inline bool ours(const struct selection *s)
 {
 	return s->protocol && (!host_only || s->netns == host_netns);
@@ -138,6 +154,8 @@ static __always_inline bool ours(const struct selection *s)
 static __always_inline int on_connect(struct bpf_sock_addr *ctx, struct selection *s, bool v6)
 {
 	s->protocol = protocol_of(ctx);
+	if (is_exempt(ctx, s->protocol))
+		return PASS;
 	s->netns = bpf_get_netns_cookie(ctx);
 	if (!ours(s))
 		return PASS;
