@@ -39,6 +39,7 @@ type apiServer struct {
 	mu        sync.Mutex
 	jsonOnly  bool
 	noStream  bool                                     // refuses to stream lists, as old servers do
+	half      bool                                     // ends a list that streams before it is complete
 	faults    map[string]*apierrors.StatusError        // by "list services"
 	lists     map[string]string                        // answers to list, word for word, by resource
 	objects   map[string]map[string]runtime.Object     // by resource and key
@@ -158,6 +159,13 @@ func (s *apiServer) fail(request string, err *apierrors.StatusError) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults[request] = err
+}
+
+// halve cuts lists that stream in from now on, or no more.
+func (s *apiServer) halve(half bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.half = half
 }
 
 // answer replies to list with this JSON from now on; "" ends that.
@@ -299,8 +307,11 @@ func newList(resource string, m metav1.ListMeta, items []runtime.Object) runtime
 }
 
 func (s *apiServer) watch(w http.ResponseWriter, r *http.Request, resource string, media runtime.SerializerInfo, streamed bool) {
-	initial, events := s.subscribe(r, resource, streamed)
+	initial, events, half := s.subscribe(r, resource, streamed)
 	defer s.unsubscribe(resource, events)
+	if half {
+		initial = initial[:len(initial)-1]
+	}
 	w.Header().Set("Content-Type", media.MediaType+";stream=watch")
 	w.WriteHeader(http.StatusOK)
 	w.(http.Flusher).Flush()
@@ -324,6 +335,9 @@ func (s *apiServer) watch(w http.ResponseWriter, r *http.Request, resource strin
 			return
 		}
 	}
+	if half {
+		return
+	}
 	for {
 		select {
 		case <-r.Context().Done():
@@ -337,8 +351,8 @@ func (s *apiServer) watch(w http.ResponseWriter, r *http.Request, resource strin
 }
 
 // subscribe returns what a watch has to begin with, and the channel of what
-// follows.
-func (s *apiServer) subscribe(r *http.Request, resource string, streamed bool) ([]watch.Event, chan watch.Event) {
+// follows; and whether what it begins with is to be cut.
+func (s *apiServer) subscribe(r *http.Request, resource string, streamed bool) ([]watch.Event, chan watch.Event, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	events := make(chan watch.Event, 1000)
@@ -347,12 +361,12 @@ func (s *apiServer) subscribe(r *http.Request, resource string, streamed bool) (
 	}
 	s.watchers[resource][events] = struct{}{}
 	if streamed {
-		return s.beginning(r, resource), events
+		return s.beginning(r, resource), events, s.half
 	}
 	since, _ := strconv.Atoi(r.URL.Query().Get("resourceVersion"))
 	if since < s.compacted {
 		status := apierrors.NewResourceExpired("too old resource version").Status()
-		return []watch.Event{{Type: watch.Error, Object: &status}}, events
+		return []watch.Event{{Type: watch.Error, Object: &status}}, events, false
 	}
 	var missed []watch.Event
 	for _, event := range s.history[resource] {
@@ -361,7 +375,7 @@ func (s *apiServer) subscribe(r *http.Request, resource string, streamed bool) (
 			missed = append(missed, event)
 		}
 	}
-	return missed, events
+	return missed, events, false
 }
 
 // beginning is a list in the form of a stream.

@@ -5,11 +5,8 @@ package reflector
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"net/url"
-	"reflect"
 	"sync"
 	"time"
 
@@ -22,9 +19,9 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// errNoAnswer stands for client-go's empty watch, which is what it returns
-// instead of an error when a connection ends early or times out.
-var errNoAnswer = errors.New("the connection timed out or was closed before the API server answered")
+// errCut is why a list that streamed in is of no use. client-go asks for it
+// again without a word, and at once.
+var errCut = errors.New("the list ended before it was complete")
 
 // follower keeps one kind in step with the API server by means of client-go's
 // reflector, whose requests it makes itself in order to know how they end.
@@ -36,6 +33,10 @@ type follower struct {
 	mu        sync.Mutex
 	trouble   string // what the handler was last told is wrong; "" = nothing
 	streaming bool   // the list in progress comes through a watch
+
+	// These are for the goroutine of client-go's reflector alone.
+	unfinished bool    // a list was asked for as a stream, and is not complete
+	cuts       backoff // between streams that end before their list is complete
 }
 
 // run lists and watches until ctx ends.
@@ -52,7 +53,7 @@ func (f *follower) run(ctx context.Context, s *store) {
 	for ctx.Err() == nil {
 		began := time.Now()
 		if err := r.ListAndWatchWithContext(ctx); err != nil && !f.stale() {
-			f.failed(ctx, "follow", err)
+			f.failed(ctx, f.resource.trouble("follow", &exchange{answered: true}, err))
 		}
 		if time.Since(began) > settled {
 			pause = backoff{}
@@ -63,9 +64,11 @@ func (f *follower) run(ctx context.Context, s *store) {
 
 func (f *follower) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	f.setStreaming(false)
+	f.unfinished = false
 	list, err := f.resource.list(ctx, options)
 	if err != nil {
-		return nil, f.failed(ctx, "list", err)
+		f.failed(ctx, err)
+		return nil, err
 	}
 	return list, nil
 }
@@ -77,14 +80,15 @@ func (f *follower) list(ctx context.Context, options metav1.ListOptions) (runtim
 func (f *follower) watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	streamed := options.SendInitialEvents != nil && *options.SendInitialEvents
 	f.setStreaming(streamed)
+	if streamed && f.unfinished {
+		f.cuts.wait(ctx)
+	}
+	f.unfinished = streamed
 	var pause backoff
 	for {
 		w, err := f.resource.watch(ctx, options)
 		if err == nil && streamed {
 			return f.observe(ctx, w, true), nil
-		}
-		if err == nil && reflect.TypeOf(w) == reflect.TypeOf(watch.NewEmptyWatch()) {
-			err = errNoAnswer
 		}
 		if err == nil {
 			f.followed()
@@ -93,7 +97,7 @@ func (f *follower) watch(ctx context.Context, options metav1.ListOptions) (watch
 		if streamed && !away(err) {
 			return nil, plainError(options, err)
 		}
-		err = f.failed(ctx, "watch", err)
+		f.failed(ctx, err)
 		if ctx.Err() != nil || !away(err) {
 			return nil, err
 		}
@@ -124,6 +128,7 @@ func (f *follower) synced() {
 	f.mu.Lock()
 	streaming := f.streaming
 	f.mu.Unlock()
+	f.unfinished, f.cuts = false, backoff{}
 	if streaming {
 		f.followed()
 	}
@@ -141,19 +146,12 @@ func (f *follower) stale() bool {
 	return f.trouble != ""
 }
 
-// failed tells the handler that the kind is stale, once per reason, and
-// returns the error that says what was being done.
-func (f *follower) failed(ctx context.Context, verb string, err error) error {
-	// The URL of a request says what verb and resource say, and a random timeout.
-	var request *url.Error
-	if errors.As(err, &request) {
-		err = request.Err
-	}
-	err = fmt.Errorf("%s %s: %w", verb, f.resource.name, err)
+// failed tells the handler that the kind is stale, once per reason.
+func (f *follower) failed(ctx context.Context, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if ctx.Err() != nil || f.trouble == err.Error() {
-		return err
+		return
 	}
 	if f.trouble == "" {
 		f.log.Warn("cannot follow the API server; the last state stays in force while this is retried",
@@ -161,7 +159,6 @@ func (f *follower) failed(ctx context.Context, verb string, err error) error {
 	}
 	f.trouble = err.Error()
 	f.handler.Stale(f.resource.kind, err)
-	return err
 }
 
 func (f *follower) followed() {
@@ -177,14 +174,18 @@ func (f *follower) followed() {
 
 // observe passes a watch on and reports the error that ends it: client-go
 // keeps that to itself. While a list still streams in, it is not reported,
-// for the reason given at watch.
+// for the reason given at watch; that the stream just ends, is.
 func (f *follower) observe(ctx context.Context, w watch.Interface, listing bool) watch.Interface {
 	o := &observed{Interface: w, events: make(chan watch.Event), stopped: make(chan struct{})}
 	go func() {
 		defer close(o.events)
+		told := false
 		for event := range w.ResultChan() {
-			if event.Type == watch.Error && !listing {
-				_ = f.failed(ctx, "watch", apierrors.FromObject(event.Object))
+			if event.Type == watch.Error {
+				told = true
+				if !listing {
+					f.failed(ctx, f.resource.trouble("watch", &exchange{answered: true}, apierrors.FromObject(event.Object)))
+				}
 			}
 			listing = listing && !endsList(event)
 			select {
@@ -192,6 +193,9 @@ func (f *follower) observe(ctx context.Context, w watch.Interface, listing bool)
 			case <-o.stopped:
 				return
 			}
+		}
+		if listing && !told {
+			f.failed(ctx, f.resource.trouble("watch", &exchange{answered: true}, errCut))
 		}
 	}()
 	return o

@@ -3,10 +3,12 @@
 package reflector
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,6 +32,7 @@ const pageSize = 500
 type resource struct {
 	kind          Kind
 	name          string // plural, as in URLs and RBAC rules
+	group         string // "" is the core group
 	labelSelector string
 	fieldSelector string
 	example       runtime.Object
@@ -37,12 +40,24 @@ type resource struct {
 }
 
 func (r resource) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-	return r.request(options).Do(ctx).Get()
+	ctx, sent := withExchange(ctx)
+	list, err := r.request(options).Do(ctx).Get()
+	if err != nil {
+		return nil, r.trouble("list", sent, err)
+	}
+	return list, nil
 }
 
 func (r resource) watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	options.Watch = true
-	return r.request(options).Watch(ctx)
+	ctx, sent := withExchange(ctx)
+	w, err := r.request(options).Watch(ctx)
+	// Of a connection that ends early or times out, client-go makes a watch
+	// without events.
+	if err := cmp.Or(err, sent.err); err != nil {
+		return nil, r.trouble("watch", sent, err)
+	}
+	return w, nil
 }
 
 // request never retries by itself, since what retries it also reports.
@@ -82,7 +97,7 @@ func NewKubernetes(config *rest.Config, nodeName string, log *slog.Logger) (Sour
 		log:  log,
 		resources: []resource{
 			{kind: KindService, name: "services", client: core, example: &corev1.Service{}},
-			{kind: KindEndpointSlice, name: "endpointslices", client: discovery, example: &discoveryv1.EndpointSlice{},
+			{kind: KindEndpointSlice, name: "endpointslices", group: discoveryv1.GroupName, client: discovery, example: &discoveryv1.EndpointSlice{},
 				labelSelector: "!" + corev1.IsHeadlessService},
 			{kind: KindNode, name: "nodes", client: core, example: &corev1.Node{},
 				fieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, nodeName).String()},
@@ -103,6 +118,7 @@ func client(config *rest.Config, path string, group schema.GroupVersion, add fun
 	config.GroupVersion = &group
 	config.NegotiatedSerializer = serializer.NewCodecFactory(scheme).WithoutConversion()
 	config.ContentType = runtime.ContentTypeProtobuf
+	config.Wrap(func(rt http.RoundTripper) http.RoundTripper { return exchanges{rt} })
 	config.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
 	c, err := rest.RESTClientFor(config)
 	if err != nil {
@@ -143,7 +159,7 @@ func (k *kubernetes) List(ctx context.Context) (Objects, []Problem, error) {
 			return nil
 		})
 		if err != nil {
-			return Objects{}, nil, fmt.Errorf("list %s from %s: %w", r.name, k.host, err)
+			return Objects{}, nil, fmt.Errorf("read %s: %w", k.host, err)
 		}
 	}
 	return objects, problems, nil

@@ -211,44 +211,46 @@ func (s *apiServer) compact() {
 
 func TestKubernetesIsStaleNotEmpty(t *testing.T) {
 	for _, tc := range []struct {
-		name   string
-		breaks func(s *apiServer)
-		want   string
-		mends  func(s *apiServer)
+		name    string
+		breaks  func(s *apiServer)
+		want    string
+		reason  Reason
+		missing string
+		mends   func(s *apiServer)
 	}{
 		{"list and watch are forbidden", func(s *apiServer) {
 			s.fail("list services", forbidden("services"))
 			s.fail("watch services", forbidden("services"))
 			s.cut("services")
-		}, `list services: services is forbidden: User "x" cannot do that`, func(s *apiServer) {
+		}, `list services: services is forbidden: User "x" cannot do that`, ReasonForbidden, "list services", func(s *apiServer) {
 			s.fail("list services", nil)
 			s.fail("watch services", nil)
 		}},
 		{"watch alone is forbidden", func(s *apiServer) {
 			s.fail("watch services", forbidden("services"))
 			s.cut("services")
-		}, `watch services: services is forbidden`, func(s *apiServer) { s.fail("watch services", nil) }},
+		}, `watch services: services is forbidden`, ReasonForbidden, "watch services", func(s *apiServer) { s.fail("watch services", nil) }},
 		{"the token is refused", func(s *apiServer) {
 			s.fail("list services", apierrors.NewUnauthorized("who are you"))
 			s.fail("watch services", apierrors.NewUnauthorized("who are you"))
 			s.cut("services")
-		}, "list services: who are you", func(s *apiServer) {
+		}, "list services: who are you", ReasonUnauthorized, "", func(s *apiServer) {
 			s.fail("list services", nil)
 			s.fail("watch services", nil)
 		}},
 		{"too many requests", func(s *apiServer) {
 			s.fail("watch services", apierrors.NewTooManyRequests("later", 1))
 			s.cut("services")
-		}, "watch services: later", func(s *apiServer) { s.fail("watch services", nil) }},
+		}, "watch services: later", ReasonUnavailable, "", func(s *apiServer) { s.fail("watch services", nil) }},
 		{"an answer cannot be decoded", func(s *apiServer) {
 			s.answer("services", `{"kind":"ServiceList","apiVersion":"v1","items":[{"spec":{"ports":[{"port":"web"}]}}]}`)
 			s.fail("watch services", apierrors.NewGone("start over"))
 			s.cut("services")
-		}, "list services: json: cannot unmarshal string into Go struct field", func(s *apiServer) {
+		}, "list services: json: cannot unmarshal string into Go struct field", ReasonBroken, "", func(s *apiServer) {
 			s.answer("services", "")
 			s.fail("watch services", nil)
 		}},
-		{"the API server is gone", func(s *apiServer) { s.stop() }, "watch services: dial tcp 127.0.0.1:", func(s *apiServer) { s.restart() }},
+		{"the API server is gone", func(s *apiServer) { s.stop() }, "watch services: dial tcp 127.0.0.1:", ReasonUnreachable, "", func(s *apiServer) { s.restart() }},
 	} {
 		t.Run(tc.name+" (R31)", func(t *testing.T) {
 			t.Parallel()
@@ -259,6 +261,7 @@ func TestKubernetesIsStaleNotEmpty(t *testing.T) {
 			r.awaitPorts(t, "shop/a:80 shop/b:81")
 			tc.breaks(s)
 			r.await(t, "stale because "+tc.want, func() bool { return strings.Contains(fmt.Sprint(r.trouble[KindService]), tc.want) })
+			r.wantTrouble(t, KindService, tc.reason, tc.missing)
 			r.wantDeleted(t)
 			s.put("services", onPort("c", 82))
 			tc.mends(s)
@@ -267,6 +270,28 @@ func TestKubernetesIsStaleNotEmpty(t *testing.T) {
 			r.wantDeleted(t)
 		})
 	}
+}
+
+func TestAListThatIsCutAgainAndAgainIsTroubleAndIsNotAskedForAtOnce(t *testing.T) {
+	s := filled(t)
+	s.halve(true)
+	r := newRecorder()
+	r.run(t, source(t, s))
+	r.await(t, "stale", func() bool { return r.trouble[KindService] != nil })
+	r.wantTrouble(t, KindService, ReasonBroken, "")
+	const observed = 2 * time.Second
+	time.Sleep(observed)
+	if n := s.count("watch services streamed=true"); n < 2 || n > 6 {
+		t.Errorf("asked %d times in %s", n, observed)
+	}
+	if len(r.listed) != 0 || r.ports() != "" {
+		t.Errorf("half a list passed for a whole one: %q", r.ports())
+	}
+	s.halve(false)
+	r.awaitListed(t)
+	r.awaitPorts(t, "shop/a:80 shop/b:81")
+	r.await(t, "healed", func() bool { return r.trouble[KindService] == nil })
+	r.wantDeleted(t)
 }
 
 func TestKubernetesNamesInvalidObjectsOfAList(t *testing.T) {
@@ -339,7 +364,7 @@ func TestKubernetesList(t *testing.T) {
 		t.Errorf("%d pages: %q", n, s.requests)
 	}
 	s.fail("list nodes", forbidden("nodes"))
-	if _, _, err := k.List(context.Background()); err == nil || !strings.HasPrefix(err.Error(), "list nodes from http://127.0.0.1:") {
+	if _, _, err := k.List(context.Background()); err == nil || !strings.HasPrefix(err.Error(), "read http://127.0.0.1:") || !strings.Contains(err.Error(), ": list nodes: ") {
 		t.Errorf("got %v", err)
 	}
 	if k.String() != s.http.URL || !s.agents["fairlead/test"] {

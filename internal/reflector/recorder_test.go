@@ -4,6 +4,7 @@ package reflector
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -113,6 +114,21 @@ func (r *recorder) wantDeleted(t *testing.T, want ...string) {
 	defer r.mu.Unlock()
 	if fmt.Sprint(r.deleted) != fmt.Sprint(want) {
 		t.Errorf("deleted %q, want %q", r.deleted, want)
+	}
+}
+
+// wantTrouble compares what a kind's trouble says of itself.
+func (r *recorder) wantTrouble(t *testing.T, kind Kind, reason Reason, missing string) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	trouble, ok := errors.AsType[*Trouble](r.trouble[kind])
+	if !ok {
+		t.Errorf("%v is no Trouble", r.trouble[kind])
+		return
+	}
+	if trouble.Reason != reason || trouble.Missing() != missing {
+		t.Errorf("%v: reason %s, missing %q; want %s, %q", trouble, trouble.Reason, trouble.Missing(), reason, missing)
 	}
 }
 
