@@ -13,7 +13,8 @@ import (
 )
 
 // Desired reads the source afresh and compiles everything from scratch. What
-// cannot be read is wanted as it was last good, as when the source is followed.
+// cannot be read is wanted as it was last good, as when the source is followed;
+// so are the backends that are retained now, which no source knows.
 func (a *Agent) Desired(ctx context.Context) ([]api.Frontend, error) {
 	objects, problems, err := a.source.List(ctx)
 	if err == nil {
@@ -26,7 +27,8 @@ func (a *Agent) Desired(ctx context.Context) ([]api.Frontend, error) {
 	options := a.options()
 	rows := []api.Frontend{}
 	for _, c := range model.CompileAll(objects.Services, objects.Slices, &node, &options) {
-		rows = append(rows, api.Frontends(c.Service, &c.Compiled)...)
+		kept := a.writer.Keep(c.Service, c.Compiled)
+		rows = append(rows, api.Frontends(c.Service, &kept)...)
 	}
 	api.SortFrontends(rows)
 	return rows, nil

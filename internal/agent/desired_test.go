@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fairlead-io/fairlead/internal/drift"
 	"github.com/fairlead-io/fairlead/internal/model"
@@ -41,6 +42,8 @@ func followingAgent(t *testing.T) (a *Agent, dir string) {
 		t.Fatal(err, problems)
 	}
 	w := tables.NewWriter(made, model.Node{Name: "n1"}, a.options())
+	w.Retain(tables.Retention{Services: []model.Name{{Namespace: "default", Name: "web"}}, Limit: time.Hour})
+	a.writer = w
 	for _, s := range objects.Services {
 		w.Events([]reflector.Event{{Kind: reflector.KindService, Name: s.Name, Service: s}})
 	}

@@ -117,7 +117,11 @@ func transitionsOf(row *tables.Service) []api.Transition {
 	return transitions
 }
 
+// causeRef has no kind where the cause is no object.
 func causeRef(c tables.Cause) api.ObjectRef {
+	if c.Other != "" {
+		return api.ObjectRef{Name: c.Other}
+	}
 	ref := api.ObjectRef{Kind: c.Kind.String(), Name: c.Name.String(), ResourceVersion: c.ResourceVersion, Deleted: c.Deleted}
 	if c.Kind == reflector.KindNode {
 		ref.Name = c.Name.Name

@@ -20,13 +20,13 @@ const fillChunk = 4096
 
 // commit compiles what was touched, decides who holds what, and writes the
 // rows. A change after the first fill is one transaction, however many
-// Services it touches.
-func (w *Writer) commit() {
-	if len(w.touched) == 0 && w.completed {
+// Services it touches. Listed says that this is the first fill, or after it.
+func (w *Writer) commit(listed bool, now time.Time) {
+	if len(w.touched) == 0 && (w.completed || !listed) {
 		return
 	}
-	now := w.now().UTC()
 	w.compileTouched()
+	w.observe(now)
 	// The order decides nothing but the order of transitions.
 	for i := 0; i < len(w.touched); i++ {
 		w.compete(w.touched[i])
@@ -42,7 +42,7 @@ func (w *Writer) commit() {
 		}
 		txn.Commit()
 	}
-	if !w.completed {
+	if listed && !w.completed {
 		txn := w.tables.db.WriteTxn(w.tables.services)
 		w.tables.complete(txn)
 		txn.Commit()
@@ -133,29 +133,44 @@ func (w *Writer) write(txn statedb.WriteTxn, in *input, now time.Time) {
 	}
 	row := &Service{
 		Name: in.name, Object: in.object, Slices: in.slices,
-		Ignored: model.Ignored(in.object, &w.options),
-		Own:     in.own, Compiled: in.own.WithShadows(w.contest.holder, in.name),
+		Ignored: model.Ignored(in.object, &w.options), Restored: in.restored,
+		Own: in.own, Compiled: in.own.WithShadows(w.contest.holder, in.name),
 		Triggers: in.triggers,
 	}
 	in.own = model.Compiled{}
-	before := in.row
-	switch {
-	case before == nil:
-		row.key = in.name.String()
-		row.Changed = now
-		row.History = []Transition{{now, sortCauses(causes), w.firstSeen}}
-	case row.Compiled.Equal(&before.Compiled) && row.Ignored == before.Ignored:
-		row.key, row.Changed, row.History = before.key, before.Changed, before.History
-		row.Compiled = before.Compiled
-	default:
-		row.key, row.Changed = before.key, now
-		row.History = appendHistory(before.History, Transition{now, sortCauses(causes), describe(before, row)})
+	var known []string
+	if k := in.keeper; k != nil {
+		row.Compiled = row.Compiled.WithKept(func(key model.SetKey) []model.Backend { return k.kept(key, &w.current) })
+		known = k.facts()
 	}
+	w.chronicle(in.row, row, Transition{now, sortCauses(causes), known})
 	in.row = row
 	// Insert fails only for a transaction that is closed or of another table.
 	if _, _, err := w.tables.services.Insert(txn, row); err != nil {
 		panic(err)
 	}
+}
+
+// chronicle gives a row its history. It goes on after the row before it, which
+// may be nil, with a transition whose facts are those known besides. What is
+// the same for the kernel is shared.
+func (w *Writer) chronicle(before, row *Service, t Transition) {
+	if before == nil {
+		t.Changes = append(slices.Clip(w.firstSeen), t.Changes...)
+		row.key, row.Changed, row.History = row.Name.String(), t.Time, []Transition{t}
+		return
+	}
+	row.key, row.Changed, row.History = before.key, before.Changed, before.History
+	if row.Compiled.Equal(&before.Compiled) && row.Ignored == before.Ignored {
+		row.Compiled = before.Compiled
+		if len(t.Changes) == 0 {
+			return
+		}
+	} else {
+		row.Changed = t.Time
+	}
+	t.Changes = describe(before, row, t.Changes)
+	row.History = appendHistory(before.History, t)
 }
 
 func (w *Writer) remove(txn statedb.WriteTxn, in *input) {
@@ -183,11 +198,11 @@ func sortCauses(c []Cause) []Cause {
 		return c
 	}
 	slices.SortStableFunc(c, func(a, b Cause) int {
-		return cmp.Or(cmp.Compare(a.Kind, b.Kind), a.Name.Compare(b.Name))
+		return cmp.Or(cmp.Compare(a.Other, b.Other), cmp.Compare(a.Kind, b.Kind), a.Name.Compare(b.Name))
 	})
 	last := c[:0]
 	for i := range c {
-		if i+1 < len(c) && c[i].Kind == c[i+1].Kind && c[i].Name == c[i+1].Name {
+		if i+1 < len(c) && c[i].Other == c[i+1].Other && c[i].Kind == c[i+1].Kind && c[i].Name == c[i+1].Name {
 			continue
 		}
 		last = append(last, c[i])

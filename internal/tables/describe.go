@@ -41,9 +41,13 @@ func (f *facts) cut() []string {
 	return append(kept, fmt.Sprintf("and %d more changes", len(f.list)-len(kept)))
 }
 
-// describe says in words what changed between two rows of a Service.
-func describe(before, after *Service) []string {
+// describe says in words what changed between two rows of a Service, after what
+// is known of it besides.
+func describe(before, after *Service, known []string) []string {
 	f := &facts{seen: map[string]struct{}{}}
+	for _, fact := range known {
+		f.add("%s", fact)
+	}
 	if before.Ignored != after.Ignored {
 		f.add("%s", ignoredFact(after.Ignored))
 	}
@@ -103,11 +107,11 @@ func outcome(s *model.Set) string {
 	return fmt.Sprintf("forward to %d backends", len(s.Backends))
 }
 
+// portLabel names a port among those of its Service.
+func portLabel(k model.SetKey) string { return cmp.Or(k.PortName, k.Protocol.String()) }
+
 func (f *facts) set(was, is *model.Set) {
-	port := is.Key.PortName
-	if port == "" {
-		port = is.Key.Protocol.String()
-	}
+	port := portLabel(is.Key)
 	switch {
 	case was.Action != is.Action:
 		f.add("port %s (%s, %s): %s → %s", port, is.Key.Role, is.Key.Family, was.Action, outcome(is))

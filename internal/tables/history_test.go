@@ -287,12 +287,12 @@ func TestHistoryNamesTheCauses(t *testing.T) {
 		{
 			name: "a slice that changed, at its version",
 			then: func(w *world) { w.put(slice(ready("10.0.0.2"))) },
-			want: []Cause{{reflector.KindEndpointSlice, sliceName, "3", false}},
+			want: []Cause{{reflector.KindEndpointSlice, sliceName, "3", false, ""}},
 		},
 		{
 			name: "a slice that was deleted",
 			then: func(w *world) { w.remove(reflector.KindEndpointSlice, sliceName) },
-			want: []Cause{{reflector.KindEndpointSlice, sliceName, "3", true}},
+			want: []Cause{{reflector.KindEndpointSlice, sliceName, "3", true, ""}},
 		},
 		{
 			name: "a slice that was given to another Service was not deleted (R3)",
@@ -301,7 +301,7 @@ func TestHistoryNamesTheCauses(t *testing.T) {
 				s.Service = "other"
 				w.put(s)
 			},
-			want: []Cause{{reflector.KindEndpointSlice, sliceName, "3", false}},
+			want: []Cause{{reflector.KindEndpointSlice, sliceName, "3", false, ""}},
 		},
 		{
 			name: "all objects of a batch, each once and as it was last, Services first",
@@ -316,12 +316,12 @@ func TestHistoryNamesTheCauses(t *testing.T) {
 				})
 				w.Flush()
 			},
-			want: []Cause{{reflector.KindService, web, "5", false}, {reflector.KindEndpointSlice, sliceName, "4", false}},
+			want: []Cause{{reflector.KindService, web, "5", false, ""}, {reflector.KindEndpointSlice, sliceName, "4", false, ""}},
 		},
 		{
 			name: "the other Service that took an address (R27)",
 			then: func(w *world) { w.put(service(older, takeOldest)) },
-			want: []Cause{{reflector.KindService, older, "3", false}},
+			want: []Cause{{reflector.KindService, older, "3", false, ""}},
 		},
 		{
 			name: "the node, of which no version is known (R17)",
@@ -330,7 +330,7 @@ func TestHistoryNamesTheCauses(t *testing.T) {
 				w.SetNode(model.Node{Name: "n1", Zone: "b"})
 				w.Flush()
 			},
-			want: []Cause{{reflector.KindNode, model.Name{Name: "n1"}, "", false}},
+			want: []Cause{{reflector.KindNode, model.Name{Name: "n1"}, "", false, ""}},
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -33,9 +33,12 @@ type Service struct {
 	Slices []*model.EndpointSlice // its own, sorted by name
 	// Ignored says why the Service has no frontends, if so (R1, R2).
 	Ignored string
-	// Own is what Compile made of the Service, Compiled what Resolve left of
-	// it. A row that changed nothing for the kernel shares both with the row
-	// before it.
+	// Restored says that the row was made from what a file remembers of the
+	// Service, since the API was not heard of.
+	Restored bool
+	// Own is what Compile made of the Service, Compiled what Resolve and then
+	// Retention left of it. A row that changed nothing for the kernel shares
+	// both with the row before it.
 	Own      model.Compiled
 	Compiled model.Compiled
 	// Changed is when Compiled last changed.
@@ -55,12 +58,13 @@ type Transition struct {
 	Changes []string // in words, one fact each
 }
 
-// Cause is an object whose event led to a transition.
+// Cause is an object whose event led to a transition, or what else did.
 type Cause struct {
 	Kind            reflector.Kind
 	Name            model.Name
 	ResourceVersion string
 	Deleted         bool
+	Other           string // in words, where it was no object; the rest is zero then
 }
 
 // historyLength bounds the transitions kept per Service.

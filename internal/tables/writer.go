@@ -4,6 +4,7 @@ package tables
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -39,6 +40,8 @@ type Writer struct {
 	touched   []*input
 	firstSeen []string // what every Service's first transition says
 	completed bool
+
+	retention retention
 }
 
 // input is what is known of a Service: the object may be missing while slices
@@ -50,6 +53,9 @@ type input struct {
 	row    *Service // as committed last; nil without an object
 
 	triggers Triggers
+
+	keeper   *keeper // nil: the Service is not under Retention
+	restored bool    // the object is what a file remembers
 
 	// contender is how the Service entered the contest last.
 	contender model.Contender
@@ -73,6 +79,7 @@ func NewWriter(t *Tables, node model.Node, options model.Options) *Writer {
 		wake:   make(chan struct{}, 1),
 		inputs: map[model.Name]*input{}, owners: map[model.Name]*input{}, contest: newContest(),
 		firstSeen: []string{firstSeen},
+		retention: retention{tell: func(RetentionEvent) {}, remembered: make(chan struct{}, 1)},
 	}
 }
 
@@ -163,43 +170,63 @@ func (w *Writer) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-w.wake:
+		case <-w.due():
 		}
 	}
+}
+
+// round is what is taken from the queue at once.
+type round struct {
+	events   [][]reflector.Event
+	node     *model.Node // nil: as before
+	orders   orders
+	received Counts
+	listed   bool // the first lists are complete: the events may be taken
 }
 
 // Flush takes everything that is queued now. Only Run, or a caller without a
 // Run, may call it.
 func (w *Writer) Flush() {
-	events, node, received, ready := w.take()
+	r, ready := w.take()
 	if !ready {
 		return
 	}
-	defer w.finish(received)
-	if node != nil {
-		w.noteNode(node)
+	defer w.finish(r.received)
+	now := w.now().UTC()
+	if r.node != nil {
+		w.noteNode(r.node)
 	}
-	if !w.completed {
-		w.expect(events)
+	w.obey(r.orders, now)
+	if r.listed && !w.completed {
+		w.expect(r.events)
+		w.giveWay()
 	}
-	for _, batch := range events {
+	for _, batch := range r.events {
 		for i := range batch {
 			w.note(&batch[i])
 		}
 	}
 	w.count()
-	w.commit()
+	w.commit(r.listed, now)
+	w.show()
 }
 
-// take empties the queue, unless the first lists are not complete yet.
-func (w *Writer) take() (events [][]reflector.Event, node *model.Node, received Counts, ready bool) {
+// take empties the queue. Until the first lists are complete events are left
+// in it, and there is nothing to do but for what was restored.
+func (w *Writer) take() (r round, ready bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.listed() {
-		return nil, nil, Counts{}, false
+	r.listed = w.listed()
+	if !r.listed && !w.retention.orders.restore && !w.retention.restored {
+		return round{}, false
 	}
-	events, node = w.queue, w.node
-	w.queue, w.node = nil, nil
-	return events, node, w.arrivals.take(), true
+	r.node, r.orders = w.node, w.retention.orders
+	w.node, w.retention.orders = nil, orders{}
+	if r.listed {
+		r.events, w.queue = w.queue, nil
+		r.received = w.arrivals.take()
+	}
+	return r, true
 }
 
 // listed says that the first lists are complete. The lock is held.
@@ -216,7 +243,7 @@ func (w *Writer) finish(received Counts) {
 	w.arrivals.taken = time.Time{}
 }
 
-// expect makes room for the first lists at once.
+// expect makes room for the first lists at once, beside what was restored.
 func (w *Writer) expect(events [][]reflector.Event) {
 	var count [3]int
 	for _, batch := range events {
@@ -225,15 +252,21 @@ func (w *Writer) expect(events [][]reflector.Event) {
 		}
 	}
 	services := count[reflector.KindService]
-	w.inputs = make(map[model.Name]*input, services)
+	w.inputs = grown(w.inputs, services)
 	w.owners = make(map[model.Name]*input, count[reflector.KindEndpointSlice])
-	w.contest.holders = make(map[model.Spot]*input, services)
-	w.touched = make([]*input, 0, services)
+	w.contest.holders = grown(w.contest.holders, services)
+	w.touched = append(make([]*input, 0, services+len(w.touched)), w.touched...)
+}
+
+func grown[K comparable, V any](m map[K]V, by int) map[K]V {
+	more := make(map[K]V, len(m)+by)
+	maps.Copy(more, m)
+	return more
 }
 
 // note takes one event into the inputs.
 func (w *Writer) note(e *reflector.Event) {
-	cause := Cause{e.Kind, e.Name, e.ResourceVersion, false}
+	cause := Cause{Kind: e.Kind, Name: e.Name, ResourceVersion: e.ResourceVersion}
 	switch e.Kind {
 	case reflector.KindService:
 		in := w.input(e.Name)
@@ -292,7 +325,7 @@ func findSlice(s []*model.EndpointSlice, name model.Name) (int, bool) {
 func (w *Writer) input(name model.Name) *input {
 	in, ok := w.inputs[name]
 	if !ok {
-		in = &input{name: name}
+		in = &input{name: name, keeper: w.retention.keepers[name]}
 		w.inputs[name] = in
 	}
 	return in
@@ -316,7 +349,8 @@ func (w *Writer) touch(in *input, c Cause) {
 func (w *Writer) noteNode(node *model.Node) {
 	var affected []*input
 	for _, in := range w.inputs {
-		if in.object != nil && in.object.AffectedBy(&w.current, node) {
+		kept := in.keeper != nil && in.keeper.dependsOnNode()
+		if in.object != nil && (kept || in.object.AffectedBy(&w.current, node)) {
 			affected = append(affected, in)
 		}
 	}

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package tables
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/fairlead-io/fairlead/internal/model"
+)
+
+// keeper is the memory of one Service under Retention: it sees what Compile
+// makes of that Service, what heartbeats find, and nothing of other Services.
+type keeper struct {
+	name  model.Name
+	limit time.Duration
+	// object is the Service as the API or the file has it; nil: it is neither.
+	object   *model.Service
+	sets     []keptSet // sorted by key
+	restored time.Time // when its row was made from the file; zero: it is the API's
+	// foreign are backends that were seen to belong to something else since the
+	// API named them.
+	foreign map[netip.AddrPort]struct{}
+	steps   []RetentionEvent // of this round
+}
+
+// phase says why a set goes on without endpoints in the API.
+type phase uint8
+
+const (
+	phaseIdle     phase = iota // it does not: it has endpoints, or nothing is kept
+	phaseRestored              // the API was not heard of
+	phaseRetained              // the API emptied it
+)
+
+// keptSet is a backend set with the backends that it has or had last.
+type keptSet struct {
+	key      model.SetKey
+	backends []model.Backend // may be shared with rows
+	emptied  time.Time       // zero: it is not
+	ended    Ending
+	// rebooted says that addresses of this node's pods may be others' by now.
+	rebooted bool
+
+	phase    phase
+	deadline time.Time // of what was emptied; else zero
+	answered map[netip.AddrPort]struct{}
+}
+
+// observe takes what Compile made of the Service; nil is a Service that is gone.
+func (k *keeper) observe(object *model.Service, own *model.Compiled, now time.Time) {
+	if k.object != nil && (object == nil || !sameService(k.object, object)) {
+		k.forget(now)
+	}
+	k.object = object
+	before := k.sets
+	k.sets = make([]keptSet, 0, len(own.Sets))
+	for i := range own.Sets {
+		at, had := findKept(before, own.Sets[i].Key)
+		was := keptSet{key: own.Sets[i].Key}
+		if had {
+			was = before[at]
+		}
+		k.observeSet(was, &own.Sets[i], now)
+	}
+	for i := range before {
+		if _, still := findKept(k.sets, before[i].key); !still {
+			k.end(&before[i], now, "this node has no use for endpoints of this port any more")
+		}
+	}
+	maps.DeleteFunc(k.foreign, func(at netip.AddrPort, _ struct{}) bool {
+		return !slices.ContainsFunc(k.sets, func(s keptSet) bool { return s.has(at) })
+	})
+}
+
+// sameService says that what is kept for one is the other's too: a Service that
+// was deleted and made anew, or that changed its type, begins anew.
+func sameService(a, b *model.Service) bool {
+	return a.Type == b.Type && a.CreationTimestamp.Equal(b.CreationTimestamp)
+}
+
+func (k *keeper) observeSet(was keptSet, is *model.Set, now time.Time) {
+	switch {
+	case is.Action == model.ActionForward:
+		k.named(&was, is.Backends)
+		k.end(&was, now, "the API has endpoints")
+		k.sets = append(k.sets, keptSet{key: is.Key, backends: is.Backends})
+	case is.Empty() && len(was.backends) > 0:
+		k.empty(&was, now)
+		k.sets = append(k.sets, was)
+	}
+}
+
+// named lets backends be used that the API names and did not name before.
+func (k *keeper) named(was *keptSet, backends []model.Backend) {
+	for _, b := range backends {
+		if !was.has(b.AddrPort) || !was.emptied.IsZero() {
+			delete(k.foreign, b.AddrPort)
+		}
+	}
+}
+
+// empty notes that the API has no endpoint for the set.
+func (k *keeper) empty(s *keptSet, now time.Time) {
+	if s.emptied.IsZero() {
+		s.emptied, s.deadline = now, now.Add(k.limit)
+		s.backends = k.own(s.backends)
+	}
+	if s.ended != NotEnded || s.phase == phaseRetained || len(s.backends) == 0 {
+		return
+	}
+	if !now.Before(s.deadline) {
+		s.phase, s.ended = phaseIdle, EndedLimit
+		return
+	}
+	s.phase = phaseRetained
+	k.step(s, now, "retained", "its set is empty in the API; "+count(len(s.backends), "is", "are")+" retained until "+s.deadline.Format(time.RFC3339))
+}
+
+// own leaves out what was seen to belong to something else.
+func (k *keeper) own(backends []model.Backend) []model.Backend {
+	if len(k.foreign) == 0 {
+		return backends
+	}
+	return slices.DeleteFunc(slices.Clone(backends), func(b model.Backend) bool {
+		_, foreign := k.foreign[b.AddrPort]
+		return foreign
+	})
+}
+
+// restore lets the remembered sets serve before the API was heard of. It
+// returns false if none does.
+func (k *keeper) restore(now time.Time) bool {
+	k.restored = now
+	serves := false
+	for i := range k.sets {
+		s := &k.sets[i]
+		s.rebooted = true
+		if s.ended != NotEnded || len(s.backends) == 0 || s.over(now) {
+			continue
+		}
+		s.phase, serves = phaseRestored, true
+		k.step(s, now, "restored", "the API was not heard of since the node started; "+count(len(s.backends), "is", "are")+" restored from the state file")
+	}
+	return serves
+}
+
+func (s *keptSet) has(at netip.AddrPort) bool {
+	return slices.ContainsFunc(s.backends, func(b model.Backend) bool { return b.AddrPort == at })
+}
+
+func (s *keptSet) over(now time.Time) bool { return !s.deadline.IsZero() && !now.Before(s.deadline) }
+
+func count(n int, is, are string) string {
+	if n == 1 {
+		return "1 backend " + is
+	}
+	return fmt.Sprintf("%d backends %s", n, are)
+}
+
+// judge takes a verdict on a backend, and returns whether rows depend on it.
+func (k *keeper) judge(at netip.AddrPort, v Verdict, now time.Time) (matters bool) {
+	for i := range k.sets {
+		s := &k.sets[i]
+		if v == VerdictSilent || !s.has(at) {
+			continue
+		}
+		if v == VerdictAnswers {
+			matters = k.answers(s, at, now) || matters
+			continue
+		}
+		matters = k.isForeign(s, at, now) || matters
+	}
+	if v == VerdictAnswers {
+		delete(k.foreign, at)
+	}
+	return matters
+}
+
+func (k *keeper) answers(s *keptSet, at netip.AddrPort, now time.Time) bool {
+	if _, already := s.answered[at]; s.phase == phaseIdle || already {
+		return false
+	}
+	if s.answered == nil {
+		s.answered = map[netip.AddrPort]struct{}{}
+	}
+	s.answered[at] = struct{}{}
+	k.step(s, now, "verified", fmt.Sprintf("backend %s answered: retained", at))
+	return true
+}
+
+func (k *keeper) isForeign(s *keptSet, at netip.AddrPort, now time.Time) bool {
+	if k.foreign == nil {
+		k.foreign = map[netip.AddrPort]struct{}{}
+	}
+	k.foreign[at] = struct{}{}
+	if s.phase == phaseIdle {
+		return false
+	}
+	s.backends = slices.DeleteFunc(slices.Clone(s.backends), func(b model.Backend) bool { return b.AddrPort == at })
+	delete(s.answered, at)
+	k.step(s, now, "foreign", fmt.Sprintf("backend %s belongs to something else: dropped", at))
+	if len(s.backends) == 0 {
+		k.end(s, now, "every backend belongs to something else")
+	}
+	return true
+}
+
+// expire ends what has reached its limit, and returns whether there was any.
+func (k *keeper) expire(now time.Time) (ended bool) {
+	return k.endAll(EndedLimit, now, "the limit of "+k.limit.String()+" is reached", func(s *keptSet) bool { return s.over(now) })
+}
+
+// release ends what is kept because the operator says so.
+func (k *keeper) release(now time.Time) (ended bool) {
+	return k.endAll(EndedReleased, now, "released by the operator", func(*keptSet) bool { return true })
+}
+
+func (k *keeper) endAll(why Ending, now time.Time, text string, which func(*keptSet) bool) (ended bool) {
+	for i := range k.sets {
+		s := &k.sets[i]
+		if s.phase == phaseIdle || !which(s) {
+			continue
+		}
+		k.end(s, now, text)
+		s.ended, ended = why, true
+		if s.emptied.IsZero() {
+			s.emptied = now
+		}
+	}
+	return ended
+}
+
+// forget begins anew: nothing of what was known is kept for what comes.
+func (k *keeper) forget(now time.Time) {
+	for i := range k.sets {
+		k.end(&k.sets[i], now, "the Service is gone or another")
+	}
+	k.object, k.sets, k.foreign = nil, nil, nil
+}
+
+func (k *keeper) end(s *keptSet, now time.Time, why string) {
+	if s.phase == phaseIdle {
+		return
+	}
+	s.phase = phaseIdle
+	k.step(s, now, "ended", "the retention ended: "+why)
+}
+
+func (k *keeper) step(s *keptSet, now time.Time, what, text string) {
+	k.steps = append(k.steps, RetentionEvent{Time: now, Key: s.key, What: what, Text: text})
+}
+
+// deadlineNext is when something ends next, if nothing happens; zero for never.
+func (k *keeper) deadlineNext() (next time.Time) {
+	for i := range k.sets {
+		if k.sets[i].phase != phaseIdle {
+			next = oldest(next, k.sets[i].deadline)
+		}
+	}
+	return next
+}
+
+// dependsOnNode says that what is kept depends on the addresses of this node.
+func (k *keeper) dependsOnNode() bool {
+	return slices.ContainsFunc(k.sets, func(s keptSet) bool { return s.phase != phaseIdle && s.rebooted })
+}
+
+// kept returns what a set goes on with: the backends that have answered since
+// it does; all, if none has.
+func (k *keeper) kept(key model.SetKey, node *model.Node) []model.Backend {
+	at, ok := findKept(k.sets, key)
+	if !ok || k.sets[at].phase == phaseIdle {
+		return nil
+	}
+	s := &k.sets[at]
+	var answered, all []model.Backend
+	for _, b := range s.backends {
+		b.Local = b.Node != "" && b.Node == node.Name
+		if s.isLost(&b, node) {
+			continue
+		}
+		b.State = model.StateUnverified
+		all = append(all, b)
+		if _, has := s.answered[b.AddrPort]; has {
+			b.State = model.StateRetained
+			answered = append(answered, b)
+		}
+	}
+	if len(answered) > 0 {
+		return answered
+	}
+	return all
+}
+
+// isLost says that a backend's address may be another's by now: a node gives
+// those of its pods away anew when it starts.
+func (s *keptSet) isLost(b *model.Backend, node *model.Node) bool {
+	return s.rebooted && b.Local && !slices.Contains(node.Addresses, b.AddrPort.Addr())
+}
+
+func findKept(sets []keptSet, key model.SetKey) (int, bool) {
+	return slices.BinarySearchFunc(sets, key, func(s keptSet, k model.SetKey) int { return s.key.Compare(k) })
+}
+
+// facts are the steps of this round in the words of a transition.
+func (k *keeper) facts() []string {
+	facts := make([]string, len(k.steps))
+	for i, e := range k.steps {
+		facts[i] = fmt.Sprintf("port %s (%s): %s", portLabel(e.Key), e.Key.Family, e.Text)
+	}
+	return facts
+}
