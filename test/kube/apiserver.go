@@ -4,9 +4,13 @@ package kube
 
 import (
 	"context"
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"net"
+	"net/http"
 	"net/netip"
+	"strings"
 	"syscall"
 	"time"
 
@@ -119,8 +123,39 @@ func (a *APIServer) ready(ctx context.Context) error {
 		return err
 	}
 	// It exists once Services get addresses.
-	_, err := a.Own.CoreV1().Services(metav1.NamespaceDefault).Get(ctx, "kubernetes", metav1.GetOptions{})
-	return err
+	if _, err := a.Own.CoreV1().Services(metav1.NamespaceDefault).Get(ctx, "kubernetes", metav1.GetOptions{}); err != nil {
+		return err
+	}
+	return a.cluster.leased(ctx)
+}
+
+// leased says whether a server has noted in etcd that it serves at the address
+// that all advertise. One that starts takes out what others have noted, and
+// one that stops before it is there again leaves default/kubernetes alone.
+func (c *Cluster) leased(ctx context.Context) error {
+	key := base64.StdEncoding.EncodeToString([]byte("/registry/masterleases/" + c.advertise.String()))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.etcdURL+"/v3/kv/range",
+		strings.NewReader(`{"key":"`+key+`","count_only":true}`))
+	if err != nil {
+		return err
+	}
+	transport := &http.Transport{DisableKeepAlives: true}
+	if c.ns != nil {
+		transport.DialContext = c.dial
+	}
+	response, err := (&http.Client{Transport: transport}).Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	var found struct{ Count string }
+	if err := json.NewDecoder(response.Body).Decode(&found); err != nil {
+		return fmt.Errorf("ask etcd for the servers' lease: %w", err)
+	}
+	if found.Count != "1" {
+		return fmt.Errorf("no server holds a lease on %s", c.advertise)
+	}
+	return nil
 }
 
 func (a *APIServer) flags() []string {
