@@ -60,8 +60,22 @@ func (r *Reconciler) apply(changes []tables.Change) {
 	r.insert(b)
 	r.remove(b)
 	r.report(b)
+	r.noteRestored(changes)
 	if r.cfg.Tried != nil {
 		r.cfg.Tried(Batch{Changes: changes, Failed: b.failed, Took: time.Since(began)})
+	}
+}
+
+// noteRestored sees whether a restored row is in the kernel now.
+func (r *Reconciler) noteRestored(changes []tables.Change) {
+	if r.early != earlyUnasked || r.cfg.Restored == nil {
+		return
+	}
+	if slices.ContainsFunc(changes, func(c tables.Change) bool {
+		_, failed := r.failed[c.Row.Name]
+		return c.Row.Restored && !c.Deleted && !failed
+	}) {
+		r.early = earlyDue
 	}
 }
 

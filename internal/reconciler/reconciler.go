@@ -60,6 +60,11 @@ type Config struct {
 	// predecessor's leavings are pruned, and nothing that is served is Lost: now
 	// the programs may be attached. An error is retried.
 	Filled func() error
+	// Restored, unless nil, is called once, before Filled, when a row that a file
+	// remembers was written while the first lists are not complete: the programs
+	// may be attached for it, though nothing is pruned and others are missing. An
+	// error is retried.
+	Restored func() error
 	// Tried, unless nil, hears of each batch after the tables did.
 	Tried func(Batch)
 }
@@ -96,10 +101,21 @@ type Reconciler struct {
 	deletes  []datapath.Frontend   // so are these
 	release  []datapath.SetID      // and these, after them
 	retry    time.Duration
+	early    early
 	complete bool // everything of the first lists was tried
 	pruned   bool
 	revision uint64
 }
+
+// early says how far the programs are that serve restored rows before the first
+// lists are complete.
+type early uint8
+
+const (
+	earlyUnasked early = iota // no such row was written
+	earlyDue                  // Restored is to be called
+	earlyDone                 // it was, or Filled
+)
 
 // faults are the errors of a Service's frontends.
 type faults = map[model.FrontendKey]error
@@ -179,7 +195,7 @@ func (r *Reconciler) schedule(next <-chan time.Time) <-chan time.Time {
 }
 
 func (r *Reconciler) unfinished() bool {
-	return len(r.failed) > 0 || len(r.deletes) > 0 || r.complete && !r.Stats.Filled.Load()
+	return len(r.failed) > 0 || len(r.deletes) > 0 || r.early == earlyDue || r.complete && !r.Stats.Filled.Load()
 }
 
 // Step writes the changes that are there now, and returns a channel that is
@@ -200,6 +216,9 @@ func (r *Reconciler) writeBatch() (more <-chan struct{}, wrote bool) {
 	if len(changes) > 0 {
 		r.revision = revision
 		r.apply(changes)
+		if !complete {
+			r.begin()
+		}
 		return more, true
 	}
 	if complete && !r.complete {
@@ -233,7 +252,21 @@ func (r *Reconciler) finish() {
 		r.cfg.Log.Error("the programs could not be attached, will try again", "error", err, "in", r.retry)
 		return
 	}
+	r.early = earlyDone
 	r.Stats.Filled.Store(true)
+}
+
+// begin puts the programs in force for restored rows, before anything else is
+// known.
+func (r *Reconciler) begin() {
+	if r.early != earlyDue {
+		return
+	}
+	if err := r.cfg.Restored(); err != nil {
+		r.cfg.Log.Error("the programs could not be attached for what was restored, will try again", "error", err, "in", r.retry)
+		return
+	}
+	r.early = earlyDone
 }
 
 // lost is why a frontend that is served now would not be any more once the
@@ -261,7 +294,9 @@ func (r *Reconciler) tryAgain() {
 	}
 	if r.complete {
 		r.finish()
+		return
 	}
+	r.begin()
 }
 
 // Compare looks at everything the kernel holds and repairs what differs.

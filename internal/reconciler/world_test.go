@@ -26,6 +26,8 @@ type world struct {
 	reconciler *Reconciler
 	filled     int
 	fillError  error
+	restored   int
+	earlyError error // of Restored
 	tried      func(Batch) // hears of each batch, unless nil
 }
 
@@ -46,6 +48,18 @@ func newWorld(t reporter, k *kernel) *world {
 			}
 			w.filled++
 			return w.fillError
+		},
+		Restored: func() error {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			if k.pruned || w.filled > 0 {
+				t.Fatalf("Restored is called after the first fill")
+			}
+			if len(k.elements) == 0 {
+				t.Fatalf("Restored is called although nothing is written")
+			}
+			w.restored++
+			return w.earlyError
 		},
 		Tried: func(b Batch) {
 			if w.tried != nil {
