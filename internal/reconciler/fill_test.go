@@ -113,13 +113,14 @@ func follow(t *testing.T, filled chan<- struct{}) (writer *tables.Writer, pinPat
 		PinPath: filepath.Join(lab.NewBPFFS(t), "fairlead"), Cgroup: lab.NewCgroup(t).Path(),
 		SocketMode: datapath.SocketOff, Node: "n1", Sizes: datapath.DefaultSizes(),
 	}
-	writer, stop := run(t, cfg, slog.New(slog.DiscardHandler), filled)
+	writer, stop := run(t, cfg, slog.New(slog.DiscardHandler), filled, nil)
 	t.Cleanup(stop)
 	return writer, cfg.PinPath
 }
 
-// run is follow with a choice, and an end of its own.
-func run(t *testing.T, cfg datapath.Config, log *slog.Logger, filled chan<- struct{}) (writer *tables.Writer, stop func()) {
+// run is follow with a choice, and an end of its own. Prepare, unless nil, has
+// its say before anything runs.
+func run(t *testing.T, cfg datapath.Config, log *slog.Logger, filled chan<- struct{}, prepare func(*tables.Writer, *reconciler.Config)) (writer *tables.Writer, stop func()) {
 	t.Helper()
 	rows, err := tables.New()
 	if err != nil {
@@ -129,13 +130,18 @@ func run(t *testing.T, cfg datapath.Config, log *slog.Logger, filled chan<- stru
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := reconciler.New(reconciler.Config{
+	writer = tables.NewWriter(rows, model.Node{Name: "n1", Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.1")}}, model.Options{})
+	settings := reconciler.Config{
 		Tables: rows, Datapath: kernel, Log: log, CompareInterval: time.Hour,
 		Filled: func() error {
 			defer close(filled)
 			return kernel.Attach()
 		},
-	})
+	}
+	if prepare != nil {
+		prepare(writer, &settings)
+	}
+	r, err := reconciler.New(settings)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +149,6 @@ func run(t *testing.T, cfg datapath.Config, log *slog.Logger, filled chan<- stru
 	if err := rows.Start(ctx); err != nil {
 		t.Fatal(err)
 	}
-	writer = tables.NewWriter(rows, model.Node{Name: "n1", Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.1")}}, model.Options{})
 	var running sync.WaitGroup
 	running.Go(func() { writer.Run(ctx) })
 	running.Go(func() { r.Run(ctx) })
@@ -171,7 +176,7 @@ func TestMapsThatAreTooSmall(t *testing.T) {
 	}
 	world := newWorld(4, 1)
 	filled := make(chan struct{})
-	writer, stop := run(t, cfg, slog.New(slog.DiscardHandler), filled)
+	writer, stop := run(t, cfg, slog.New(slog.DiscardHandler), filled, nil)
 	writer.Events(world.events())
 	list(writer)
 	<-filled
@@ -180,7 +185,7 @@ func TestMapsThatAreTooSmall(t *testing.T) {
 
 	cfg.Sizes.Frontends = 3
 	filled, logged := make(chan struct{}), make(lines, 100)
-	writer, stop = run(t, cfg, slog.New(slog.NewTextHandler(logged, nil)), filled)
+	writer, stop = run(t, cfg, slog.New(slog.NewTextHandler(logged, nil)), filled, nil)
 	defer stop()
 	writer.Events(world.events())
 	list(writer)

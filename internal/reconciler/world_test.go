@@ -27,7 +27,7 @@ type world struct {
 	filled     int
 	fillError  error
 	restored   int
-	earlyError error // of Restored
+	earlyError error       // of Restored
 	tried      func(Batch) // hears of each batch, unless nil
 }
 
