@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fairlead-io/fairlead/internal/api"
+	"github.com/fairlead-io/fairlead/internal/apiserver"
 	"github.com/fairlead-io/fairlead/internal/cgroup"
 	"github.com/fairlead-io/fairlead/internal/datapath"
 	"github.com/fairlead-io/fairlead/internal/healthcheck"
@@ -131,7 +132,7 @@ func (a *Agent) openSource() error {
 		a.source = reflector.NewFolder(a.cfg.ManifestDir, a.cfg.NodeName, a.log)
 		return nil
 	}
-	config, err := reflector.RESTConfig(a.cfg.Kubeconfig)
+	config, err := apiserver.RESTConfig(a.cfg.Kubeconfig)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fairlead-io/fairlead/internal/api"
+	"github.com/fairlead-io/fairlead/internal/apiserver"
 	"github.com/fairlead-io/fairlead/internal/drift"
 	"github.com/fairlead-io/fairlead/internal/model"
 	"github.com/fairlead-io/fairlead/internal/reflector"
@@ -144,7 +145,7 @@ func (d *diffFlags) source() (reflector.Source, error) {
 	if err := d.objects.needNode(); err != nil {
 		return nil, err
 	}
-	config, err := reflector.RESTConfig(d.kubeconfig)
+	config, err := apiserver.RESTConfig(d.kubeconfig)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package reflector
+package apiserver
 
 import (
 	"os"
@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-const kubeconfig = `apiVersion: v1
+const kubeconfigText = `apiVersion: v1
 kind: Config
 current-context: here
 contexts:
@@ -30,7 +30,7 @@ func TestRESTConfig(t *testing.T) {
 		return filepath.Join(dir, name)
 	}
 	file("ca.crt", "the file only has to be there")
-	config, err := RESTConfig(file("config", kubeconfig))
+	config, err := RESTConfig(file("config", kubeconfigText))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestRESTConfig(t *testing.T) {
 		{"no such file", dir + "/none", "reading the kubeconfig " + dir + "/none: "},
 		{"not a kubeconfig", file("junk", "\x00"), "reading the kubeconfig " + dir + "/junk: "},
 		{"no current context", file("empty", "apiVersion: v1\nkind: Config\n"), "the kubeconfig " + dir + "/empty has no current-context: set one with kubectl config use-context"},
-		{"a context that is not there", file("other", strings.Replace(kubeconfig, "current-context: here", "current-context: there", 1)),
+		{"a context that is not there", file("other", strings.Replace(kubeconfigText, "current-context: here", "current-context: there", 1)),
 			`using the context "there" of the kubeconfig ` + dir + "/other: "},
 	} {
 		t.Run("a kubeconfig is refused for "+tc.name, func(t *testing.T) {
@@ -68,4 +68,11 @@ func TestRESTConfig(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
