@@ -34,21 +34,21 @@ func (a *Agent) Explain(ctx context.Context, target string) (api.Explain, error)
 		SchemaVersion: api.SchemaVersion, Service: row.Name.String(), Reason: row.Ignored, Selection: selectionOf(row),
 		Objects:     []api.ObjectRef{{Kind: reflector.KindService.String(), Name: row.Name.String(), ResourceVersion: row.Object.ResourceVersion}},
 		Frontends:   []api.ExplainedFrontend{},
-		Retained:    []api.Retention{},
+		Retained:    a.retainedFor(row.Name.String()),
 		Transitions: transitionsOf(row),
 	}
 	for _, s := range row.Slices {
 		e.Objects = append(e.Objects, api.ObjectRef{Kind: reflector.KindEndpointSlice.String(), Name: s.Name.String(), ResourceVersion: s.ResourceVersion})
 	}
-	rows := frontendsOf(snapshot, row)
-	api.SortFrontends(rows)
-	for _, f := range rows {
+	for i, f := range frontendsOf(snapshot, row) {
 		explained := api.ExplainedFrontend{Frontend: f, Verdict: errNotFilled.Error()}
 		if err == nil {
 			explained.Kernel, explained.Verdict = drift.Entry(f, kernel), verdictOf(f, e.Selection, a.cfg.PacketPath, kernel)
 		}
+		explained.Verdict = keptVerdict(explained.Verdict, f, e.Retained, row.Compiled.Sets[row.Compiled.Claims[i].Set].Key)
 		e.Frontends = append(e.Frontends, explained)
 	}
+	slices.SortStableFunc(e.Frontends, func(x, y api.ExplainedFrontend) int { return api.CompareFrontends(x.Frontend, y.Frontend) })
 	return e, nil
 }
 

@@ -4,11 +4,168 @@ package agent
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/fairlead-io/fairlead/internal/api"
+	"github.com/fairlead-io/fairlead/internal/model"
+	"github.com/fairlead-io/fairlead/internal/tables"
 )
 
-// Release ends the retention of a Service.
-func (a *Agent) Release(_ context.Context, service string) (api.Released, error) {
-	return api.Released{}, api.NotFound("nothing is retained for %s", service)
+// releasePatience bounds how long a release waits until it shows.
+const releasePatience = 10 * time.Second
+
+// Release ends the retention of a Service, and returns when nothing is retained
+// for it any more.
+func (a *Agent) Release(ctx context.Context, service string) (api.Released, error) {
+	namespace, name, _ := strings.Cut(service, "/")
+	released := api.Released{SchemaVersion: api.SchemaVersion, Service: service, Retained: a.retainedFor(service)}
+	if len(released.Retained) == 0 {
+		return api.Released{}, api.NotFound("nothing is retained for %q: `fairlead status` lists what is", service)
+	}
+	if err := a.writer.Release(model.Name{Namespace: namespace, Name: name}); err != nil {
+		return api.Released{}, api.NotFound("%v", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, releasePatience)
+	defer cancel()
+	for len(a.retainedFor(service)) > 0 {
+		select {
+		case <-time.After(releaseStep):
+		case <-ctx.Done():
+			return api.Released{}, fmt.Errorf("release %s: it is asked for and not done yet, see `fairlead status`: %w", service, ctx.Err())
+		}
+	}
+	return released, nil
+}
+
+// releaseStep is how often a release looks.
+const releaseStep = 5 * time.Millisecond
+
+func (a *Agent) retained() []api.Retention { return retentions(a.writer.Retained()) }
+
+func (a *Agent) retainedFor(service string) []api.Retention {
+	return slices.DeleteFunc(a.retained(), func(r api.Retention) bool { return r.Service != service })
+}
+
+// retentions converts what the tables retain, in their order.
+func retentions(all []tables.Retained) []api.Retention {
+	list := make([]api.Retention, len(all))
+	for i, r := range all {
+		list[i] = api.Retention{
+			Service: r.Key.Service.String(), PortName: r.Key.PortName, Protocol: r.Key.Protocol.String(),
+			Family: r.Key.Family.String(), Role: r.Key.Role.String(),
+			Since: r.Since.UTC(), Restored: r.Restored, Backends: api.NewBackends(r.Backends),
+		}
+		if !r.Until.IsZero() {
+			until := r.Until.UTC()
+			list[i].Until = &until
+		}
+	}
+	return list
+}
+
+// retentionTroubles says of each Service once that it goes on with backends
+// that the API has no more: somebody should find out why.
+func retentionTroubles(all []api.Retention) []string {
+	var troubles []string
+	for _, r := range perService(all) {
+		troubles = append(troubles, fmt.Sprintf("%s %s; `fairlead explain %s` shows more, `fairlead release %s` ends it", r.Service, keptText(r), r.Service, r.Service))
+	}
+	return troubles
+}
+
+// perService joins the sets of each Service.
+func perService(all []api.Retention) []api.Retention {
+	var joined []api.Retention
+	for _, r := range all {
+		i := slices.IndexFunc(joined, func(o api.Retention) bool { return o.Service == r.Service })
+		if i < 0 {
+			r.Backends = slices.Clone(r.Backends)
+			joined = append(joined, r)
+			continue
+		}
+		joined[i] = join(joined[i], r)
+	}
+	return joined
+}
+
+// join returns what two sets of a Service keep, from the first to the last.
+func join(a, b api.Retention) api.Retention {
+	if b.Since.Before(a.Since) {
+		a.Since = b.Since
+	}
+	if a.Until != nil && b.Until != nil && b.Until.After(*a.Until) {
+		a.Until = b.Until
+	}
+	for _, more := range b.Backends {
+		known := func(o api.Backend) bool { return o.Address == more.Address && o.Port == more.Port }
+		if !slices.ContainsFunc(a.Backends, known) {
+			a.Backends = append(a.Backends, more)
+		}
+	}
+	return a
+}
+
+// keptText is what to say of a Service that a retention is about.
+func keptText(r api.Retention) string {
+	backends := "backend"
+	if n := len(r.Backends); n != 1 {
+		backends = fmt.Sprintf("%d backends", n)
+	}
+	until := "the API is heard of"
+	if r.Until != nil {
+		until = r.Until.Format(time.RFC3339)
+	}
+	if r.Restored {
+		return fmt.Sprintf("goes on since %s with the %s that the state file remembers (%s) until %s", r.Since.Format(time.RFC3339), backends, heard(r.Backends), until)
+	}
+	return fmt.Sprintf("has no endpoint in the API since %s and goes on with its last %s (%s) until %s", r.Since.Format(time.RFC3339), backends, heard(r.Backends), until)
+}
+
+// heard says what is known of backends that the API does not vouch for.
+func heard(backends []api.Backend) string {
+	answered := 0
+	for _, b := range backends {
+		if b.State == model.StateRetained.String() {
+			answered++
+		}
+	}
+	switch answered {
+	case 0:
+		return "unverified: no heartbeat was answered since"
+	case len(backends):
+		return "verified by heartbeats"
+	}
+	return fmt.Sprintf("%d verified by heartbeats", answered)
+}
+
+// keptVerdict adds to what a new connection meets that nobody but this agent
+// vouches for its backend.
+func keptVerdict(verdict string, f api.Frontend, kept []api.Retention, set model.SetKey) string {
+	i := slices.IndexFunc(kept, func(r api.Retention) bool {
+		return r.PortName == set.PortName && r.Protocol == set.Protocol.String() && r.Family == set.Family.String() && r.Role == set.Role.String()
+	})
+	if i < 0 || len(f.Backends) == 0 {
+		return verdict
+	}
+	return verdict + "; the Service " + keptText(kept[i])
+}
+
+// retention hears of each step of a retention, and tells those who watch.
+func (a *Agent) retention(e tables.RetentionEvent) {
+	a.metrics.Retained(e.What)
+	a.refusals.send(retentionEvent(e))
+	a.log.Warn("retention: "+e.What, "service", e.Key.Service.String(), "port", e.Key.PortName, "family", e.Key.Family.String(), "role", e.Key.Role.String(), "what", e.Text)
+}
+
+func retentionEvent(e tables.RetentionEvent) api.Event {
+	return api.Event{
+		Event: e.What, Family: e.Key.Family.String(), Role: e.Key.Role.String(),
+		Refusal: api.Refusal{
+			SchemaVersion: api.SchemaVersion, Time: e.Time.UTC(), Service: e.Key.Service.String(),
+			PortName: e.Key.PortName, Protocol: e.Key.Protocol.String(), Reason: e.Text,
+		},
+	}
 }

@@ -68,7 +68,7 @@ func serviceOf(snapshot tables.Snapshot, row *tables.Service) api.Service {
 		s.Ports = append(s.Ports, text)
 	}
 	s.Selection = selectionOf(row)
-	s.Backends, s.Draining = countBackends(&row.Compiled)
+	s.Backends, s.Draining, s.Retained = countBackends(&row.Compiled)
 	for _, f := range frontendsOf(snapshot, row) {
 		if worse(f.Status, s.Status) {
 			s.Status, s.Error, s.Since = f.Status, *f.Error, *f.Since
@@ -93,16 +93,19 @@ func worse(a, b string) bool {
 }
 
 // countBackends counts the distinct addresses and ports of all sets; one that
-// some set selects is not draining.
-func countBackends(c *model.Compiled) (selectable, draining int) {
+// some set selects is not draining. Those that are retained are selectable.
+func countBackends(c *model.Compiled) (selectable, draining, retained int) {
 	for _, b := range backendRows(model.Name{}, c) {
 		if b.Draining {
 			draining++
 			continue
 		}
 		selectable++
+		if b.State == model.StateRetained.String() || b.State == model.StateUnverified.String() {
+			retained++
+		}
 	}
-	return selectable, draining
+	return selectable, draining, retained
 }
 
 func transitionsOf(row *tables.Service) []api.Transition {

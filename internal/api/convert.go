@@ -101,6 +101,11 @@ func SortFrontends(rows []Frontend) {
 	}
 }
 
+// CompareFrontends is the order of SortFrontends, for a few rows.
+func CompareFrontends(a, b Frontend) int {
+	return keyedRow{parsed(a.Address), a}.compare(keyedRow{parsed(b.Address), b})
+}
+
 // keyedRow is a row with its address parsed once.
 type keyedRow struct {
 	address netip.Addr

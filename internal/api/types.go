@@ -56,7 +56,8 @@ type Frontend struct {
 }
 
 // ObjectRef names an object at a version. ResourceVersion is empty where the
-// source has none (a folder of manifests).
+// source has none (a folder of manifests). Where no object was the cause of a
+// transition, Name says in words what was, and all else is empty.
 type ObjectRef struct {
 	Kind            string `json:"kind"`
 	Name            string `json:"name"` // namespace/name
@@ -275,7 +276,12 @@ type SourceStatus struct {
 	Objects int       `json:"objects"`
 	Stale   bool      `json:"stale"`
 	Since   time.Time `json:"since"` // when Synced or Stale last changed
-	Error   string    `json:"error"`
+	// Reason is why it is stale, in a word: Forbidden, Unauthorized, Expired,
+	// Unavailable, Refused, Timeout, Unreachable, Untrusted or Broken; "" if it
+	// is not, or if the source is a folder.
+	Reason  string `json:"reason"`
+	Missing string `json:"missing"` // the permission that is, such as "list services"
+	Error   string `json:"error"`
 }
 
 // Attachment is a program on the socket path of a cgroup, or on a device.

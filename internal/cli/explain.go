@@ -169,7 +169,7 @@ func kernelText(k *api.KernelEntry) string {
 func transitionText(t api.Transition) string {
 	causes := make([]string, len(t.Causes))
 	for i, cause := range t.Causes {
-		causes[i] = cause.Kind + " " + cause.Name
+		causes[i] = strings.TrimSpace(cause.Kind + " " + cause.Name)
 		if cause.ResourceVersion != "" {
 			causes[i] += " at " + cause.ResourceVersion
 		}

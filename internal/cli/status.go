@@ -17,9 +17,10 @@ func newStatus(e *env) *cobra.Command {
 		Use:   "status",
 		Short: "Show the agent's health, and what it rests on",
 		Long: `Show whether the agent is healthy and why not: its source and how far it has been
-followed, its way to the API server, what is retained, the state of its rows, what load balancers are told, the devices of the
-packet path and the programs on them and on the cgroup, what the kernel lacks and
-what that costs, how full the maps are, and what was refused.
+followed, its way to the API server, what is retained, the state of its rows, what
+load balancers are told, the devices of the packet path and the programs on them and
+on the cgroup, what the kernel lacks and what that costs, how full the maps are, and
+what was refused.
 
 The exit status is 1 if the agent is not healthy.`,
 		Example: e.examples("fairlead status", "fairlead status -o wide", "fairlead status -w", "fairlead status -o json"),
@@ -131,9 +132,9 @@ func nodeText(s api.Status) string {
 }
 
 func sourceTable(s api.Status) *table {
-	t := &table{columns: columns("KIND", "STATE", "OBJECTS", "SINCE", "ERROR")}
+	t := &table{columns: columns("KIND", "STATE", "OBJECTS", "SINCE", "REASON", "MISSING", "ERROR")}
 	for _, source := range s.SourceState {
-		t.add(source.Kind, sourceState(source), fmt.Sprint(source.Objects), ago(source.Since), source.Error)
+		t.add(source.Kind, sourceState(source), fmt.Sprint(source.Objects), ago(source.Since), source.Reason, source.Missing, source.Error)
 	}
 	return t
 }
@@ -151,7 +152,7 @@ func sourceState(s api.SourceStatus) string {
 // apiServerText says where the agent talks to the API server.
 func apiServerText(a api.APIServer) string {
 	if a.Current == "" {
-		return fmt.Sprintf("no endpoint is in use, the last answer came %s", ago(a.Answered))
+		return "no endpoint is in use, answered " + ago(a.Answered)
 	}
 	return fmt.Sprintf("%s since %s, answered %s", a.Current, moment(a.Since), ago(a.Answered))
 }
