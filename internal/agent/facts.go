@@ -28,7 +28,7 @@ func (a *Agent) facts() (metrics.Facts, error) {
 	}
 	for _, state := range states {
 		f.Sources = append(f.Sources, metrics.Source{
-			Kind: state.Kind.String(), Objects: state.Count, Synced: state.Listed, Stale: state.Stale != nil,
+			Kind: state.Kind.String(), Objects: state.Count, Synced: state.Listed, Stale: staleFact(state),
 			Received: backlog.Received[state.Kind], Pending: backlog.Pending[state.Kind],
 		})
 	}

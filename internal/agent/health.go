@@ -85,7 +85,10 @@ func (a *Agent) signs() healthcheck.Signs {
 	}
 	for _, state := range states {
 		if state.Stale != nil {
-			s.Stale = append(s.Stale, state.Kind.String())
+			trouble := troubleOf(state)
+			s.Stale = append(s.Stale, healthcheck.Stale{
+				Kind: state.Kind.String(), Since: state.Since.UTC(), Reason: string(trouble.Reason), Missing: trouble.Missing(),
+			})
 		}
 		if snapshot.Complete() && state.Since.After(s.Listed) {
 			s.Listed = state.Since

@@ -93,11 +93,7 @@ func (a *Agent) addRows(s *api.Status, snapshot tables.Snapshot) (troubles []str
 func (a *Agent) addSources(s *api.Status) {
 	states, problems := a.writer.Sources()
 	for _, state := range states {
-		out := api.SourceStatus{Kind: state.Kind.String(), Synced: state.Listed, Objects: state.Count, Since: state.Since.UTC()}
-		if state.Stale != nil {
-			out.Stale, out.Error = true, state.Stale.Error()
-		}
-		s.SourceState = append(s.SourceState, out)
+		s.SourceState = append(s.SourceState, sourceStatus(state))
 	}
 	for _, p := range problems {
 		s.Problems = append(s.Problems, p.Error())
@@ -143,7 +139,7 @@ func judge(s *api.Status, hooks int, troubles []string) {
 	}
 	for _, source := range s.SourceState {
 		if source.Stale {
-			bad("%s is stale since %s, what was known stays in force: %s", source.Kind, source.Since.Format(time.RFC3339), source.Error)
+			bad("%s is stale since %s, what was known stays in force: %s%s", source.Kind, source.Since.Format(time.RFC3339), source.Error, remedy(source))
 		}
 	}
 	for _, trouble := range troubles {

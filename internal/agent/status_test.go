@@ -8,10 +8,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fairlead-io/fairlead/internal/api"
 	"github.com/fairlead-io/fairlead/internal/datapath"
 	"github.com/fairlead-io/fairlead/internal/model"
+	"github.com/fairlead-io/fairlead/internal/reflector"
+	"github.com/fairlead-io/fairlead/internal/tables"
 )
 
 func TestStatusSaysWhyFrontendsAreNotWritten(t *testing.T) {
@@ -45,6 +48,45 @@ func TestATroubleIsAFindingAndUnhealthy(t *testing.T) {
 			judge(&s, datapath.HookCount, c.troubles)
 			if s.Healthy != c.healthy || !slices.Equal(s.Findings, c.troubles) {
 				t.Errorf("healthy: %v, findings %q; want %q", s.Healthy, s.Findings, c.troubles)
+			}
+		})
+	}
+}
+
+func TestAStaleKindIsAFindingThatSaysWhatToDo(t *testing.T) {
+	since := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
+	trouble := func(reason reflector.Reason) error {
+		return &reflector.Trouble{Verb: "list", Resource: "endpointslices", Group: "discovery.k8s.io", Reason: reason, Err: errors.New("so it is")}
+	}
+	for name, c := range map[string]struct {
+		err                   error
+		reason, missing, says string
+	}{
+		"a permission is missing (R31)": {trouble(reflector.ReasonForbidden), "Forbidden", "list endpointslices.discovery.k8s.io",
+			"list endpointslices.discovery.k8s.io: so it is; the ClusterRole or its binding is missing: kubectl apply -f deploy/rbac.yaml"},
+		"nobody knows us any more (R31)": {trouble(reflector.ReasonUnauthorized), "Unauthorized", "",
+			"list endpointslices.discovery.k8s.io: so it is; the token or client certificate is not accepted: renew "},
+		"another answers (R31)":                      {trouble(reflector.ReasonUntrusted), "Untrusted", "", "so it is; the certificate authority"},
+		"nobody answers (R31)":                       {trouble(reflector.ReasonUnreachable), "Unreachable", "", "list endpointslices.discovery.k8s.io: so it is"},
+		"a folder has no verbs and no reasons (R31)": {errors.New("no such folder"), "", "", "no such folder"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := api.Status{Healthy: true, Synced: true, SocketPath: string(datapath.SocketOff)}
+			s.SourceState = []api.SourceStatus{
+				sourceStatus(tables.SourceState{Kind: reflector.KindService, Listed: true, Since: since, Count: 3}),
+				sourceStatus(tables.SourceState{Kind: reflector.KindEndpointSlice, Listed: true, Since: since, Count: 4, Stale: c.err}),
+			}
+			want := []api.SourceStatus{
+				{Kind: "Service", Synced: true, Objects: 3, Since: since},
+				{Kind: "EndpointSlice", Synced: true, Objects: 4, Since: since, Stale: true, Reason: c.reason, Missing: c.missing, Error: c.err.Error()},
+			}
+			if !slices.Equal(s.SourceState, want) {
+				t.Errorf("got %+v, want %+v", s.SourceState, want)
+			}
+			judge(&s, 0, nil)
+			begins := "EndpointSlice is stale since 2026-11-20T10:00:00Z, what was known stays in force: "
+			if s.Healthy || len(s.Findings) != 1 || !strings.HasPrefix(s.Findings[0], begins) || !strings.Contains(s.Findings[0], c.says) {
+				t.Errorf("healthy: %v, findings %q; want one with %q", s.Healthy, s.Findings, c.says)
 			}
 		})
 	}

@@ -28,7 +28,15 @@ type Signs struct {
 	NodeEligible bool
 	// Stale are the kinds of object that cannot be followed at present. What
 	// was known stays in force, so this is no reason to be unhealthy (R31).
-	Stale []string
+	Stale []Stale
+}
+
+// Stale is a kind of object that cannot be followed.
+type Stale struct {
+	Kind    string    `json:"kind"`
+	Since   time.Time `json:"since"`
+	Reason  string    `json:"reason,omitempty"`  // in a word
+	Missing string    `json:"missing,omitempty"` // permission, such as "list services"
 }
 
 // Healthy says that what the API asks for is what the kernel does.
@@ -49,7 +57,7 @@ type answer struct {
 	CurrentTime  time.Time `json:"currentTime"`
 	Healthy      bool      `json:"healthy"`
 	NodeEligible *bool     `json:"nodeEligible,omitempty"` // /healthz only
-	Stale        []string  `json:"stale,omitempty"`
+	Stale        []Stale   `json:"stale,omitempty"`
 }
 
 // The paths of a proxy's own health.

@@ -25,7 +25,7 @@ func TestHealth(t *testing.T) {
 		{"all is in force (R30)", Signs{Filled: true, Listed: ago(time.Hour)}, true, true},
 		{"a change that waits is none too late yet (R30)", Signs{Filled: true, Pending: ago(PendingLimit - time.Nanosecond)}, true, true},
 		{"a change that waits too long (R30)", Signs{Filled: true, Pending: ago(PendingLimit)}, false, false},
-		{"the API is not heard, and what it said last is in force (R31)", Signs{Filled: true, Stale: []string{"Service"}}, true, true},
+		{"the API is not heard, and what it said last is in force (R31)", Signs{Filled: true, Stale: []Stale{{Kind: "Service"}}}, true, true},
 		{"before the first lists nothing is promised, and a restart would not help (R33)", Signs{}, false, true},
 		{"the first lists are being written (R33)", Signs{Listed: ago(time.Second)}, false, true},
 		{"the first lists do not get in force (R30)", Signs{Listed: ago(PendingLimit)}, false, false},
@@ -71,9 +71,15 @@ func TestHealthzAndLivez(t *testing.T) {
 			map[string]any{"lastUpdated": written, "currentTime": current, "healthy": false}},
 		{"healthz before the first lists (R33)", "/healthz", func(s *Signs) { *s = Signs{NodeEligible: true} }, 503,
 			map[string]any{"lastUpdated": "0001-01-01T00:00:00Z", "currentTime": current, "healthy": false, "nodeEligible": true}},
-		{"what is not followed any more is named (R31)", "/healthz",
-			func(s *Signs) { s.Stale = []string{"Service", "EndpointSlice"} }, 200,
-			map[string]any{"lastUpdated": current, "currentTime": current, "healthy": true, "nodeEligible": true, "stale": []any{"Service", "EndpointSlice"}}},
+		{"what is not followed any more is named, with since when, why, and the missing permission (R31)", "/healthz",
+			func(s *Signs) {
+				since, _ := time.Parse(time.RFC3339, written)
+				s.Stale = []Stale{{Kind: "Service", Since: since}, {Kind: "EndpointSlice", Since: since, Reason: "Forbidden", Missing: "list endpointslices.discovery.k8s.io"}}
+			}, 200,
+			map[string]any{"lastUpdated": current, "currentTime": current, "healthy": true, "nodeEligible": true, "stale": []any{
+				map[string]any{"kind": "Service", "since": written},
+				map[string]any{"kind": "EndpointSlice", "since": written, "reason": "Forbidden", "missing": "list endpointslices.discovery.k8s.io"},
+			}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

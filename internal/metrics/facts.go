@@ -42,8 +42,16 @@ type Facts struct {
 type Source struct {
 	Kind              string
 	Objects           int
-	Synced, Stale     bool
+	Synced            bool
+	Stale             Stale
 	Received, Pending uint64 // events
+}
+
+// Stale is since when a kind cannot be followed, which request fails, and why
+// in a word. The zero value is of a kind that is followed.
+type Stale struct {
+	Since                  time.Time
+	Reason, Verb, Resource string
 }
 
 // Policy is a traffic policy of one family: what kube-proxy counts Service
@@ -71,7 +79,26 @@ var generalFacts = []metric[Facts]{
 		gauge, func(s Source) float64 { return float64(s.Pending) }),
 	sources("fairlead_source_objects", help("Objects known"), gauge, func(s Source) float64 { return float64(s.Objects) }),
 	sources("fairlead_source_synced", help("1 once the first list is complete"), gauge, func(s Source) float64 { return truth(s.Synced) }),
-	sources("fairlead_source_stale", help("1 while the kind cannot be followed; what was known stays in force"), gauge, func(s Source) float64 { return truth(s.Stale) }),
+	{
+		Name: "fairlead_source_stale", Type: gauge, Labels: []string{"kind", "reason", "verb", "resource"},
+		Help: help("1 while the kind cannot be followed, with the request that fails and why in a word; what was known stays in force"),
+		Read: func(f Facts, emit func(float64, ...string)) {
+			for _, s := range f.Sources {
+				emit(truth(!s.Stale.Since.IsZero()), s.Kind, s.Stale.Reason, s.Stale.Verb, s.Stale.Resource)
+			}
+		},
+	},
+	{
+		Name: "fairlead_source_stale_since_seconds", Type: gauge, Labels: []string{"kind"},
+		Help: help("When the kind became stale, in seconds since 1970; left out while it is followed"),
+		Read: func(f Facts, emit func(float64, ...string)) {
+			for _, s := range f.Sources {
+				if !s.Stale.Since.IsZero() {
+					emit(seconds(s.Stale.Since), s.Kind)
+				}
+			}
+		},
+	},
 	value("fairlead_unreadable_objects", help("Objects or files that cannot be read; their last good content stays in force"),
 		gauge, func(f Facts) float64 { return float64(f.Problems) }),
 	value("fairlead_services", help("Services known, those without frontends included"), gauge, func(f Facts) float64 { return float64(f.Services) }),

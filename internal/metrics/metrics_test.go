@@ -29,7 +29,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // someFacts has a value for every metric.
 func someFacts() (Facts, error) {
 	return Facts{
-		Sources:   []Source{{Kind: "Service", Objects: 3, Synced: true, Stale: true, Received: 9, Pending: 2}},
+		Sources:   []Source{{Kind: "Service", Objects: 3, Synced: true, Stale: Stale{time.Unix(800, 0), "Forbidden", "list", "services"}, Received: 9, Pending: 2}},
 		Problems:  1,
 		Services:  3,
 		Frontends: map[string]int{"Done": 5, "Error": 1},
@@ -93,7 +93,8 @@ func TestMetricsSayWhatHappenedAndWhatIs(t *testing.T) {
 		`fairlead_changes_pending{kind="Service"} 2`,
 		`fairlead_source_objects{kind="Service"} 3`,
 		`fairlead_source_synced{kind="Service"} 1`,
-		`fairlead_source_stale{kind="Service"} 1`,
+		`fairlead_source_stale{kind="Service",reason="Forbidden",resource="services",verb="list"} 1`,
+		`fairlead_source_stale_since_seconds{kind="Service"} 800`,
 		`fairlead_unreadable_objects 1`,
 		`fairlead_services 3`,
 		`fairlead_packets_total{what="malformed"} 5`,

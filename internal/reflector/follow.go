@@ -19,8 +19,7 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// errCut is why a list that streamed in is of no use. client-go asks for it
-// again without a word, and at once.
+// errCut is why a list that streamed in is of no use if nothing else is.
 var errCut = errors.New("the list ended before it was complete")
 
 // follower keeps one kind in step with the API server by means of client-go's
@@ -35,8 +34,8 @@ type follower struct {
 	streaming bool   // the list in progress comes through a watch
 
 	// These are for the goroutine of client-go's reflector alone.
-	unfinished bool    // a list was asked for as a stream, and is not complete
-	cuts       backoff // between streams that end before their list is complete
+	unfinished *observed // a list that streams in and is not complete
+	cuts       backoff   // between streams that end before their list is complete
 }
 
 // run lists and watches until ctx ends.
@@ -64,7 +63,7 @@ func (f *follower) run(ctx context.Context, s *store) {
 
 func (f *follower) list(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 	f.setStreaming(false)
-	f.unfinished = false
+	f.unfinished = nil
 	list, err := f.resource.list(ctx, options)
 	if err != nil {
 		f.failed(ctx, err)
@@ -75,20 +74,23 @@ func (f *follower) list(ctx context.Context, options metav1.ListOptions) (runtim
 
 // watch opens a watch. An API server that is away or overloaded is waited for
 // here, where the watch goes on from where it was; any other error leads to a
-// new list. An error of a streamed list is not reported, because client-go
-// answers it with a plain list, whose own error tells more.
+// new list. An error of a streamed list is reported only if client-go asks for
+// the stream again, which it does at once: most often it answers with a plain
+// list, whose own error tells more.
 func (f *follower) watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	streamed := options.SendInitialEvents != nil && *options.SendInitialEvents
 	f.setStreaming(streamed)
-	if streamed && f.unfinished {
+	if streamed && f.unfinished != nil {
+		f.failed(ctx, f.unfinished.end(f.resource))
 		f.cuts.wait(ctx)
 	}
-	f.unfinished = streamed
+	f.unfinished = nil
 	var pause backoff
 	for {
 		w, err := f.resource.watch(ctx, options)
 		if err == nil && streamed {
-			return f.observe(ctx, w, true), nil
+			f.unfinished = f.observe(ctx, w, true)
+			return f.unfinished, nil
 		}
 		if err == nil {
 			f.followed()
@@ -128,7 +130,7 @@ func (f *follower) synced() {
 	f.mu.Lock()
 	streaming := f.streaming
 	f.mu.Unlock()
-	f.unfinished, f.cuts = false, backoff{}
+	f.unfinished, f.cuts = nil, backoff{}
 	if streaming {
 		f.followed()
 	}
@@ -173,18 +175,17 @@ func (f *follower) followed() {
 }
 
 // observe passes a watch on and reports the error that ends it: client-go
-// keeps that to itself. While a list still streams in, it is not reported,
-// for the reason given at watch; that the stream just ends, is.
-func (f *follower) observe(ctx context.Context, w watch.Interface, listing bool) watch.Interface {
+// keeps that to itself. While a list still streams in, it is only noted, for
+// the reason given at watch.
+func (f *follower) observe(ctx context.Context, w watch.Interface, listing bool) *observed {
 	o := &observed{Interface: w, events: make(chan watch.Event), stopped: make(chan struct{})}
 	go func() {
 		defer close(o.events)
-		told := false
 		for event := range w.ResultChan() {
 			if event.Type == watch.Error {
-				told = true
+				o.err = f.resource.trouble("watch", &exchange{answered: true}, apierrors.FromObject(event.Object))
 				if !listing {
-					f.failed(ctx, f.resource.trouble("watch", &exchange{answered: true}, apierrors.FromObject(event.Object)))
+					f.failed(ctx, o.err)
 				}
 			}
 			listing = listing && !endsList(event)
@@ -193,9 +194,6 @@ func (f *follower) observe(ctx context.Context, w watch.Interface, listing bool)
 			case <-o.stopped:
 				return
 			}
-		}
-		if listing && !told {
-			f.failed(ctx, f.resource.trouble("watch", &exchange{answered: true}, errCut))
 		}
 	}()
 	return o
@@ -213,6 +211,15 @@ type observed struct {
 	events  chan watch.Event
 	once    sync.Once
 	stopped chan struct{}
+	err     error // that ended it; read after the event that tells of it
+}
+
+// end returns why a list that streamed in is not complete.
+func (o *observed) end(r resource) error {
+	if o.err != nil {
+		return o.err
+	}
+	return r.trouble("watch", &exchange{answered: true}, errCut)
 }
 
 // ResultChan implements watch.Interface.

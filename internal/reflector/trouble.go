@@ -12,6 +12,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Reason says in a word why a kind cannot be followed.
@@ -55,11 +56,12 @@ func (t *Trouble) Missing() string {
 	return t.request()
 }
 
-func (t *Trouble) request() string {
-	if t.Group == "" {
-		return t.Verb + " " + t.Resource
-	}
-	return t.Verb + " " + t.Resource + "." + t.Group
+func (t *Trouble) request() string { return t.Verb + " " + t.GroupResource() }
+
+// GroupResource names the resource with its group, as kubectl does:
+// "endpointslices.discovery.k8s.io".
+func (t *Trouble) GroupResource() string {
+	return schema.GroupResource{Group: t.Group, Resource: t.Resource}.String()
 }
 
 // trouble wraps an error of a request for the resource. What the transport

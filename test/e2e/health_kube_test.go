@@ -59,10 +59,10 @@ func TestHealthOnKubernetes(t *testing.T) {
 
 	t.Run("without the API server all goes on, and says what is stale (R31)", func(t *testing.T) {
 		cluster.StopAPIServer()
-		n.wantMetric(t, `fairlead_source_stale{kind="EndpointSlice"}`, "1")
+		n.wantMetric(t, `fairlead_source_stale{kind="EndpointSlice",reason="Unreachable",resource="endpointslices.discovery.k8s.io",verb="watch"}`, "1")
 		rig.Eventually(t, func() error {
 			h, err := n.probe(t, "/healthz")
-			if err != nil || h.status != 200 || !slices.Contains(h.Stale, "EndpointSlice") {
+			if err != nil || h.status != 200 || !slices.ContainsFunc(h.Stale, func(s stale) bool { return s.Kind == "EndpointSlice" && s.Reason == "Unreachable" && !s.Since.IsZero() }) {
 				return fmt.Errorf("/healthz: %+v, %v", h, err)
 			}
 			return nil
@@ -86,7 +86,7 @@ func TestHealthOnKubernetes(t *testing.T) {
 		cluster.StartAPIServer()
 		n.wantProbes(t, 200, 200, true)
 		wants(t, n.other, at(), verdict(200, "web", 1, true))
-		n.wantMetric(t, `fairlead_source_stale{kind="EndpointSlice"}`, "0")
+		n.wantMetric(t, `fairlead_source_stale{kind="EndpointSlice",reason="",resource="",verb=""}`, "0")
 	})
 
 	t.Run("the node is being deleted (R30)", func(t *testing.T) {

@@ -227,7 +227,15 @@ type proxyHealth struct {
 	NodeEligible *bool     `json:"nodeEligible"`
 	LastUpdated  time.Time `json:"lastUpdated"`
 	CurrentTime  time.Time `json:"currentTime"`
-	Stale        []string  `json:"stale"`
+	Stale        []stale   `json:"stale"`
+}
+
+// stale is a kind that /healthz calls stale.
+type stale struct {
+	Kind    string    `json:"kind"`
+	Since   time.Time `json:"since"`
+	Reason  string    `json:"reason"`
+	Missing string    `json:"missing"`
 }
 
 func (n *node) probe(t testing.TB, path string) (proxyHealth, error) {

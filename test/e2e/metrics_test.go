@@ -63,7 +63,7 @@ func TestMetrics(t *testing.T) {
 		n.Settle(t)
 		for name, want := range map[string]string{
 			`fairlead_changes_pending{kind="Service"}`: "0", `fairlead_changes_pending{kind="EndpointSlice"}`: "0",
-			`fairlead_source_stale{kind="Service"}`: "0", `fairlead_source_synced{kind="Service"}`: "1",
+			`fairlead_source_stale{kind="Service",reason="",resource="",verb=""}`: "0", `fairlead_source_synced{kind="Service"}`: "1",
 			`fairlead_source_objects{kind="Service"}`: "1", `fairlead_source_objects{kind="EndpointSlice"}`: "2",
 			`fairlead_frontends{status="Error"}`: "0", `fairlead_frontends{status="Pending"}`: "0",
 			`fairlead_services`: "1", `fairlead_unreadable_objects`: "0", `fairlead_sync_failures_total`: "0",
