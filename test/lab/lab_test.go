@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/cilium/ebpf"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -208,6 +209,23 @@ func tasksAwayFrom(t *testing.T, home string) (away []string) {
 	return away
 }
 
+// expectCarrier waits until a device has the other end's signal, or not.
+func expectCarrier(t *testing.T, ns *NetNS, link string, want bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		device, err := ns.link.LinkByName(link)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if carrier := device.Attrs().OperState == netlink.OperUp; carrier == want {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s in %s is %s after %s", link, ns, device.Attrs().OperState, patience)
+		}
+	}
+}
+
 func TestLinks(t *testing.T) {
 	t.Run("a cable carries both families at once", func(t *testing.T) {
 		a, b := NewNetNS(t, "a"), NewNetNS(t, "b")
@@ -217,6 +235,16 @@ func TestLinks(t *testing.T) {
 		expectReach(t, a, b, "192.0.2.2")
 		expectReach(t, b, a, "192.0.2.1")
 		expectReach(t, a, b, "2001:db8::2")
+	})
+
+	t.Run("a device that is set down takes the carrier from the other end, until it is set up", func(t *testing.T) {
+		a, b := NewNetNS(t, "a"), NewNetNS(t, "b")
+		Veth(t, End{a, "eth0", []string{"192.0.2.1/24"}}, End{b, "eth0", []string{"192.0.2.2/24"}})
+		for _, up := range []bool{false, true} {
+			b.SetLink(t, "eth0", up)
+			expectCarrier(t, a, "eth0", up)
+		}
+		expectReach(t, a, b, "192.0.2.2")
 	})
 
 	t.Run("a bridge joins machines to one network", func(t *testing.T) {
@@ -380,6 +408,29 @@ func TestProcess(t *testing.T) {
 		}
 		if err := process.Wait(); err != nil {
 			t.Errorf("end of input: %v", err)
+		}
+	})
+
+	t.Run("of what was read all but the last part can be let go, and what follows is read", func(t *testing.T) {
+		p := Place{}.Start(t, "/bin/cat")
+		line := strings.Repeat("x", 1000)
+		for i := range 3 * logged / len(line) {
+			p.WriteLine(fmt.Sprint(i, line))
+			if got := p.ReadLine(); got != fmt.Sprint(i, line) {
+				t.Fatalf("read %q", got)
+			}
+		}
+		p.Trim()
+		if n := len(p.Stdout()); n != logged {
+			t.Errorf("%d bytes are kept, want %d", n, logged)
+		}
+		p.WriteLine("next")
+		if got := p.ReadLine(); got != "next" {
+			t.Errorf("read %q", got)
+		}
+		p.Forget()
+		if got := p.Stdout(); got != "" {
+			t.Errorf("of a process that was forgotten: %q", got)
 		}
 	})
 

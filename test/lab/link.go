@@ -171,6 +171,23 @@ func (n *NetNS) Addr(t testing.TB, link, addr string) {
 	}
 }
 
+// SetLink sets a device up or down. With one end of a cable down the other one
+// has no carrier, and what is sent into it is lost.
+func (n *NetNS) SetLink(t testing.TB, link string, up bool) {
+	t.Helper()
+	set := n.link.LinkSetDown
+	if up {
+		set = n.link.LinkSetUp
+	}
+	device, err := n.link.LinkByName(link)
+	if err == nil {
+		err = set(device)
+	}
+	if err != nil {
+		t.Fatalf("set %s in %s up: %v: %v", link, n, up, err)
+	}
+}
+
 // Route sends what goes to the prefix to another machine, or to a device's
 // own link where via is not valid.
 func (n *NetNS) Route(t testing.TB, to netip.Prefix, via netip.Addr, link string) {

@@ -48,6 +48,7 @@ type Process struct {
 	stderr output
 	done   chan struct{} // closed when the process has ended
 	err    error         // of Wait, once done is closed
+	dull   bool          // what it wrote is not logged
 }
 
 // Start starts a program.
@@ -119,7 +120,7 @@ func (p *Process) live(ns *NetNS, started chan<- error) {
 
 func (p *Process) cleanup() {
 	p.Kill()
-	if p.t.Failed() {
+	if p.t.Failed() && !p.dull {
 		p.t.Logf("%s wrote to standard output:\n%s\nand to standard error:\n%s", p, tail(p.Stdout()), tail(p.Stderr()))
 	}
 }
@@ -185,7 +186,21 @@ func (p *Process) ReadLine() string {
 	return line
 }
 
-// Stdout is all that the process has written to standard output so far.
+// Trim lets go of what ReadLine has handed out, but for as much as is logged. A
+// test that talks to a process for hours calls it now and then.
+func (p *Process) Trim() { p.stdout.trim() }
+
+// Forget ends the process, and keeps what it wrote out of the log of a test that
+// fails. A test that starts thousands calls it for those that did well.
+func (p *Process) Forget() {
+	p.Kill()
+	p.dull = true
+	p.stdout.forget()
+	p.stderr.forget()
+}
+
+// Stdout is all that the process has written to standard output so far, but for
+// what was let go.
 func (p *Process) Stdout() string { return p.stdout.String() }
 
 // Stderr is all that the process has written to standard error so far.
@@ -221,6 +236,21 @@ func (o *output) tell() {
 		close(o.news)
 		o.news = nil
 	}
+}
+
+func (o *output) trim() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if over := o.read - logged; over > logged {
+		o.all.Next(over)
+		o.read -= over
+	}
+}
+
+func (o *output) forget() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.all, o.read = bytes.Buffer{}, 0
 }
 
 func (o *output) String() string {

@@ -84,6 +84,7 @@ func (c *Client) do(r request) response {
 	if err := json.Unmarshal([]byte(c.process.ReadLine()), &answer); err != nil {
 		c.t.Fatalf("client: %v", err)
 	}
+	c.process.Trim()
 	return answer
 }
 
