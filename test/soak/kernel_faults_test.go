@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package soak
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/cilium/ebpf"
+)
+
+// The first bytes of the kernel's structures, of which package datapath says
+// the rest: a frontend's key begins with its address, its value repeats the key
+// and names the set, and a set begins with the word that decides everything.
+const (
+	addressBytes = 16
+	keyBytes     = 20
+	wordBytes    = 8
+)
+
+// floodServices are more than fit.
+const floodServices = 40
+
+// kernelFaults are what others can do to maps and programs.
+func kernelFaults() []action {
+	return []action{
+		{name: "maps filled", weight: 2, can: func(w *world) bool { return w.apiUp() && len(w.flood) == 0 }, do: func(w *world) func() {
+			w.fill()
+			return w.drain
+		}},
+		{name: "frontends deleted behind the agent's back", weight: 3, do: func(w *world) func() {
+			w.spoil(func(frontends, _ *ebpf.Map, key, _ []byte) error { return frontends.Delete(key) })
+			return nil
+		}},
+		{name: "backend sets overwritten behind the agent's back", weight: 3, do: func(w *world) func() {
+			w.spoil(func(_, sets *ebpf.Map, _, value []byte) error {
+				id := binary.NativeEndian.Uint32(value[keyBytes:])
+				set, err := sets.LookupBytes(id)
+				if err != nil {
+					return err
+				}
+				clear(set[:wordBytes])
+				return sets.Put(id, set)
+			})
+			return nil
+		}},
+		{name: "programs taken off", weight: 2, do: func(w *world) func() {
+			w.ledger.interrupt()
+			w.unpin()
+			return nil
+		}},
+	}
+}
+
+// fill creates Services until the maps are full.
+func (w *world) fill() {
+	all := map[int]condition{}
+	for i := range w.backends {
+		all[i] = ready
+	}
+	for i := range floodServices {
+		s := newService(fmt.Sprintf("flood-%d", i), 100+i)
+		w.flood = append(w.flood, s)
+		w.create(s)
+		w.writeSlices(s, 0, all)
+	}
+}
+
+// drain deletes them again.
+func (w *world) drain() {
+	for _, s := range w.flood {
+		w.remove(s)
+	}
+	w.flood = nil
+}
+
+// spoil does something to each frontend at the ClusterIPs of one Service, with
+// its key and value. What others do to the maps is seen within a comparison,
+// and until then nothing is promised to that Service.
+func (w *world) spoil(do func(frontends, sets *ebpf.Map, key, value []byte) error) {
+	s := w.services[w.rand.IntN(len(w.services))]
+	w.ledger.interrupt(s.key())
+	frontends, sets := w.pinned("fairlead_frontends"), w.pinned("fairlead_sets")
+	defer frontends.Close()
+	defer sets.Close()
+	type element struct{ key, value []byte }
+	var found []element
+	var key, value []byte
+	for all := frontends.Iterate(); all.Next(&key, &value); {
+		for _, addr := range s.VIP.List() {
+			if as16 := addr.As16(); [addressBytes]byte(key) == as16 {
+				found = append(found, element{append([]byte{}, key...), append([]byte{}, value...)})
+			}
+		}
+	}
+	for _, e := range found {
+		// The agent may be quicker.
+		if err := do(frontends, sets, e.key, e.value); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			w.t.Fatalf("spoil %s in the kernel: %v", s.Name, err)
+		}
+	}
+}
+
+// pinned opens a map that is in force.
+func (w *world) pinned(name string) *ebpf.Map {
+	m, err := ebpf.LoadPinnedMap(filepath.Join(w.agent.Pins, "current", name), nil)
+	if err != nil {
+		w.t.Fatalf("open a pinned map: %v", err)
+	}
+	return m
+}
+
+// unpin removes the links of all programs, which ends those that no process
+// holds.
+func (w *world) unpin() {
+	folder := filepath.Join(w.agent.Pins, "links")
+	links, err := os.ReadDir(folder)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, link := range links {
+		if err := os.Remove(filepath.Join(folder, link.Name())); err != nil && !errors.Is(err, os.ErrNotExist) {
+			w.t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package soak
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/fairlead-io/fairlead/internal/api"
+	"github.com/fairlead-io/fairlead/internal/datapath"
+	"github.com/fairlead-io/fairlead/test/rig"
+)
+
+// frontendsEach is how many frontends a Service of this world has: ClusterIP
+// and NodePort, of two families and two protocols.
+const frontendsEach = 8
+
+// glance is between two looks at the kernel.
+const glance = 100 * time.Millisecond
+
+// watcher reads the pinned maps all the time, whether or not an agent runs,
+// and holds them against the ledger.
+type watcher struct {
+	pins  string
+	names map[netip.AddrPort]string // of the backends
+}
+
+func (w *world) newWatcher() watcher { return watcher{w.agent.Pins, backendNames(w.backends)} }
+
+// startWatcher watches until the test ends.
+func (w *world) startWatcher() {
+	k := w.newWatcher()
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			k.look(w)
+			select {
+			case <-stop:
+				return
+			case <-time.After(glance):
+			}
+		}
+	}()
+	w.t.Cleanup(func() {
+		close(stop)
+		<-stopped
+	})
+}
+
+func backendNames(backends []*rig.Backend) map[netip.AddrPort]string {
+	names := map[netip.AddrPort]string{}
+	for _, b := range backends {
+		for _, addr := range b.Addrs.List() {
+			names[netip.AddrPortFrom(addr, rig.BackendPort)] = b.Name
+		}
+	}
+	return names
+}
+
+// contents are the frontends in the kernel, by Service.
+func (k watcher) contents() (map[string][]api.KernelEntry, error) {
+	reader, err := datapath.OpenReader(k.pins)
+	if err != nil {
+		return nil, err
+	}
+	defer reader.Close()
+	kernel, err := reader.Kernel()
+	if err != nil {
+		return nil, err
+	}
+	entries := map[string][]api.KernelEntry{}
+	for _, e := range kernel.Entries {
+		entries[e.Service] = append(entries[e.Service], e)
+	}
+	return entries, nil
+}
+
+// look reads the kernel once. What was promised must be there.
+func (k watcher) look(w *world) {
+	var attempts []attempt
+	for _, s := range w.services {
+		attempts = append(attempts, w.ledger.begin(s.key()))
+	}
+	entries, err := k.contents()
+	if err != nil {
+		if attempts[0].promised() {
+			w.ledger.breach("the kernel cannot be read: %v", err)
+		}
+		return
+	}
+	w.report.glances.Add(1)
+	for _, a := range attempts {
+		if problem := k.judge(a, entries[a.service]); problem != "" && a.promised() {
+			w.ledger.breach("in the kernel %s %s, which its objects have not asked for since the last quiet point", a.service, problem)
+		}
+	}
+}
+
+// judge says what is wrong with the frontends of a Service that is promised.
+func (k watcher) judge(a attempt, entries []api.KernelEntry) string {
+	if len(entries) < frontendsEach {
+		return fmt.Sprintf("has %d frontends of %d", len(entries), frontendsEach)
+	}
+	for _, e := range entries {
+		at := fmt.Sprintf("%s %d/%s", e.Address, e.Port, e.Protocol)
+		if e.Problem != "" {
+			return fmt.Sprintf("at %s makes no sense: %s", at, e.Problem)
+		}
+		servers := k.servers(e)
+		if len(servers) == 0 {
+			return fmt.Sprintf("at %s has no backends", at)
+		}
+		for _, server := range servers {
+			if !a.may(server) {
+				return fmt.Sprintf("at %s has the backend %s", at, server)
+			}
+		}
+	}
+	return ""
+}
+
+// servers are the names of an entry's backends, or their addresses where they
+// have none, sorted.
+func (k watcher) servers(e api.KernelEntry) []string {
+	var all []string
+	for _, b := range e.Backends {
+		at := fmt.Sprintf("%s port %d", b.Address, b.Port)
+		if addr, err := netip.ParseAddr(b.Address); err == nil && k.names[netip.AddrPortFrom(addr, b.Port)] != "" {
+			at = k.names[netip.AddrPortFrom(addr, b.Port)]
+		}
+		all = append(all, at)
+	}
+	slices.Sort(all)
+	return all
+}
