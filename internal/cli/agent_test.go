@@ -141,6 +141,7 @@ func TestAnAgentAnswersEveryCommand(t *testing.T) {
 	expect(t, exitFine, []string{"Service shop/web", "EndpointSlice shop/web-q8d2k", "generation 1", "verdict", "Transitions"}, "explain", "shop/web")
 	expect(t, exitFine, []string{"Service kube-system/kube-dns"}, "explain", "10.96.0.10:53/UDP")
 	expect(t, exitFailed, nil, "explain", "shop/absent")
+	expect(t, exitFailed, nil, "release", "shop/web")
 	expect(t, exitFine, []string{"forward to 10.0.1.7:8080 or 10.0.2.7:8080"}, "trace", "--from", "10.0.1.20", "--to", "10.96.0.80:80")
 	expect(t, exitFine, []string{"no drift: api = tables = kernel ("}, "diff", "--pin-path", s.pinPath)
 	expect(t, exitFine, []string{"no drift: api = tables = kernel ("}, "diff", "--pin-path", s.pinPath, "-f", s.manifests)
