@@ -15,14 +15,20 @@ would serve. It asks no agent, no API server and no kernel.
 
 A Node object of that name in the files gives the zone and the addresses, unless
 flags do. Objects that cannot be read are named on stderr; the others are shown,
-and the exit status is 1.`,
+and the exit status is 1.
+
+With --state-file, an emptied Service in front of the API server goes on with the
+backends that an agent remembers in that file, as it would on its node until the time
+limit of its retention. They are unverified: only an agent finds out which ones answer.`,
 		Example: e.examples(
 			"fairlead compile -f examples/clusterip.yaml --node-name n1",
 			"fairlead compile -f services.yaml,slices.yaml --node-name n1 --node-label topology.kubernetes.io/zone=a --node-ip 192.0.2.11",
+			"fairlead compile -f services.yaml,slices.yaml --node-name n1 --state-file /var/lib/fairlead/state.json",
 			"kubectl get services,endpointslices,nodes -A -o yaml | fairlead compile -f - --node-name n1 -o json"),
 		Args: noArguments,
 	}
 	objects, output := addObjectFlags(cmd), outputFlag(cmd, "json", "yaml", "wide")
+	objects.addStateFile(cmd)
 	cmd.RunE = func(*cobra.Command, []string) error {
 		w, err := objects.read(e)
 		if err != nil {

@@ -36,17 +36,22 @@ and needs two of them:
 
 While an agent works, a difference counts if it stays for a second. Objects from
 files or an API server are compiled for the agent's node, with its options and the
-ports it listens on. The exit status is 1 if there is drift.`,
+ports it listens on; with --state-file, an emptied Service in front of the API server
+keeps what an agent remembers in that file, until the time limit of its retention. An
+agent that reads the API for itself knows what it retains. The exit status is 1 if
+there is drift.`,
 		Example: e.examples(
 			"fairlead diff",
 			"fairlead diff -o json",
 			"fairlead diff -f services.yaml --node-name n1",
+			"fairlead diff -f services.yaml --node-name n1 --state-file /var/lib/fairlead/state.json",
 			"fairlead diff --kubeconfig ~/.kube/config --node-name n1"),
 		Args: noArguments,
 	}
 	d := &diffFlags{}
 	cmd.Flags().StringVar(&d.kubeconfig, "kubeconfig", "", "`FILE` that says how to reach the API server")
 	d.objects, d.socket, d.pinPath = addObjectFlags(cmd), socketFlag(cmd), pinPathFlag(cmd)
+	d.objects.addStateFile(cmd)
 	d.output = outputFlag(cmd, "json", "yaml", "wide")
 	cmd.MarkFlagsMutuallyExclusive("filename", "kubeconfig")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -27,6 +27,7 @@ type objectFlags struct {
 	disableExternal  bool
 	allowNodeAddress bool
 	selection        model.Selection
+	stateFile        string
 	listening        []model.Listener // as an agent told, which alone knows
 	names            []string         // of the flags, to say which one lacks -f
 }
@@ -41,6 +42,13 @@ func addObjectFlags(cmd *cobra.Command) *objectFlags {
 	addPolicyFlags(cmd, &o.disableExternal, &o.allowNodeAddress, &o.selection)
 	o.names = []string{"node-name", "node-label", "node-ip", "disable-external-ips", "allow-node-address-claims", "selection"}
 	return o
+}
+
+// addStateFile lets the objects be compiled as an agent would that has this
+// memory.
+func (o *objectFlags) addStateFile(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&o.stateFile, "state-file", "", "state `FILE` of an agent; what it remembers is kept for emptied Services in front of the API server")
+	o.names = append(o.names, "state-file")
 }
 
 // given says whether the objects come from files.
@@ -101,7 +109,8 @@ func (o *objectFlags) compile(objects reflector.Objects, problems []reflector.Pr
 		return world{}, err
 	}
 	options := o.options()
-	return world{node, model.CompileAll(objects.Services, objects.Slices, &node, &options), problems}, nil
+	w := world{node, model.CompileAll(objects.Services, objects.Slices, &node, &options), problems}
+	return w, o.keep(&w, objects.Services)
 }
 
 // node joins what the flags say of the node with its object, if the files hold

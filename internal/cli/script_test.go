@@ -19,6 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/fairlead-io/fairlead/internal/api"
+	"github.com/fairlead-io/fairlead/internal/statefile"
 )
 
 // TestScripts runs the program as a user does. Besides the usual commands a
@@ -26,6 +27,7 @@ import (
 //
 //	exits STATUS ARGS...  run the program and expect an exit status
 //	record FOLDER         serve the answers in a folder on the agent's socket
+//	remember FILE CONTENT write a state file with the content of another
 func TestScripts(t *testing.T) {
 	examples, err := filepath.Abs(examplesDir)
 	if err != nil {
@@ -40,8 +42,9 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits":  expectStatus,
-			"record": serveRecord,
+			"exits":    expectStatus,
+			"record":   serveRecord,
+			"remember": writeState,
 		},
 		UpdateScripts: *update,
 	})
@@ -57,6 +60,12 @@ func expectStatus(ts *testscript.TestScript, _ bool, args []string) {
 	if have != want {
 		ts.Fatalf("exit status %d, want %d", have, want)
 	}
+}
+
+func writeState(ts *testscript.TestScript, _ bool, args []string) {
+	var content statefile.Content
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[1])), &content))
+	ts.Check(statefile.Write(ts.MkAbs(args[0]), content))
 }
 
 func serveRecord(ts *testscript.TestScript, _ bool, args []string) {

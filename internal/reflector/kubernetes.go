@@ -159,7 +159,7 @@ func (k *kubernetes) List(ctx context.Context) (Objects, []Problem, error) {
 			return nil
 		})
 		if err != nil {
-			return Objects{}, nil, fmt.Errorf("read %s: %w", k.host, err)
+			return Objects{}, nil, fmt.Errorf("%w (asked of %s)", err, k.host)
 		}
 	}
 	return objects, problems, nil

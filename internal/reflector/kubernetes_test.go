@@ -364,7 +364,7 @@ func TestKubernetesList(t *testing.T) {
 		t.Errorf("%d pages: %q", n, s.requests)
 	}
 	s.fail("list nodes", forbidden("nodes"))
-	if _, _, err := k.List(context.Background()); err == nil || !strings.HasPrefix(err.Error(), "read http://127.0.0.1:") || !strings.Contains(err.Error(), ": list nodes: ") {
+	if _, _, err := k.List(context.Background()); err == nil || !strings.HasPrefix(err.Error(), "list nodes: ") || !strings.Contains(err.Error(), " (asked of http://127.0.0.1:") {
 		t.Errorf("got %v", err)
 	}
 	if k.String() != s.http.URL || !s.agents["fairlead/test"] {
