@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -31,6 +32,7 @@ type Agent struct {
 	started time.Time
 
 	source     reflector.Source
+	reach      *reach // nil: the source is a folder
 	pods       podFinder
 	datapath   *datapath.Datapath
 	tables     *tables.Tables
@@ -75,7 +77,7 @@ func Run(ctx context.Context, cfg Config, log *slog.Logger) error {
 		return err
 	}
 	server := &http.Server{Handler: api.NewHandler(a), ReadHeaderTimeout: 10 * time.Second}
-	return a.serve(ctx, append(append(a.health(), a.followDevices()...),
+	return a.serve(ctx, append(slices.Concat(a.health(), a.followDevices(), a.followAPI()),
 		func(context.Context) error { return ignoreClosed(server.Serve(listener)) },
 		func(ctx context.Context) error { <-ctx.Done(); return server.Close() },
 		func(ctx context.Context) error { a.writer.Run(ctx); return nil },
@@ -87,7 +89,6 @@ func Run(ctx context.Context, cfg Config, log *slog.Logger) error {
 			keepCloseWait(ctx, closeWait, a.cfg.CloseWait, a.settings)
 			return nil
 		},
-		func(ctx context.Context) error { return a.source.Run(ctx, handler{a.writer, a}) },
 	))
 }
 
@@ -132,10 +133,11 @@ func (a *Agent) openSource() error {
 		a.source = reflector.NewFolder(a.cfg.ManifestDir, a.cfg.NodeName, a.log)
 		return nil
 	}
-	config, err := apiserver.RESTConfig(a.cfg.Kubeconfig)
-	if err != nil {
+	if err := a.openReach(); err != nil {
 		return err
 	}
+	config := a.reach.client.REST()
+	var err error
 	if a.pods, err = newPodFinder(config); err != nil {
 		return err
 	}
@@ -187,6 +189,9 @@ func (a *Agent) build() (err error) {
 		return err
 	}
 	a.writer = tables.NewWriter(a.tables, model.Node{Name: a.cfg.NodeName}, a.options())
+	if a.reach != nil {
+		a.recall()
+	}
 	a.buildHealth()
 	a.node = newNodeTracker(a.cfg, a.log, a.writer.SetNode, a.publishAddresses)
 	a.node.listening = a.nodesOwn
@@ -194,7 +199,7 @@ func (a *Agent) build() (err error) {
 	a.buildDevices()
 	a.reconciler, err = reconciler.New(reconciler.Config{
 		Tables: a.tables, Datapath: a.datapath, Log: a.log,
-		CompareInterval: a.cfg.CompareInterval, Filled: a.attach, Tried: a.tried,
+		CompareInterval: a.cfg.CompareInterval, Restored: a.attachEarly, Filled: a.attach, Tried: a.tried,
 	})
 	return err
 }
@@ -225,9 +230,9 @@ func (a *Agent) options() model.Options {
 	}
 }
 
-// attach is called when every row was tried: the addresses that serve
-// NodePorts come with them, and then the programs.
-func (a *Agent) attach() error {
+// attachPrograms comes after the rows: the addresses that serve NodePorts come
+// with them, and then the programs.
+func (a *Agent) attachPrograms() error {
 	a.node.begin()
 	if a.devices != nil {
 		a.devices.prepare()
@@ -237,6 +242,24 @@ func (a *Agent) attach() error {
 	}
 	if a.devices != nil {
 		a.devices.begin()
+	}
+	return nil
+}
+
+// attachEarly is called when the rows of the API server's own Services were
+// restored, on a node where nothing else is in force.
+func (a *Agent) attachEarly() error {
+	if err := a.attachPrograms(); err != nil {
+		return err
+	}
+	a.log.Warn("nothing is heard of the API yet; what the state file remembers of its own Services is served until then", "stateFile", a.cfg.StateFile)
+	return nil
+}
+
+// attach is called when every row was tried.
+func (a *Agent) attach() error {
+	if err := a.attachPrograms(); err != nil {
+		return err
 	}
 	var s api.Status
 	a.addRows(&s, a.tables.Snapshot())
@@ -258,6 +281,9 @@ func (h handler) Events(events []reflector.Event) {
 			h.agent.node.setAPI(events[i].Node)
 			h.agent.eligibility.note(events[i].Node)
 		}
+	}
+	if r := h.agent.reach; r != nil && r.published.note(events) {
+		h.agent.learn(apiserver.Slices, r.published.addresses())
 	}
 	h.Writer.Events(events)
 }

@@ -23,6 +23,18 @@ type Config struct {
 	Kubeconfig  string
 	ManifestDir string
 
+	// APIServers are addresses of API servers, as --api-server takes them,
+	// besides the one that the kubeconfig or the pod names.
+	APIServers []string
+	// StateFile remembers over restarts what leads back to the API server;
+	// empty: nothing does.
+	StateFile string
+	// Retain are Services in front of the API server which keep their last
+	// backends for a while when the API empties them, as default/kubernetes
+	// always does; RetainLimit is how long, 0 for not at all.
+	Retain      []model.Name
+	RetainLimit time.Duration
+
 	NodeName string
 	NodeIPs  []netip.Addr // asked before the API and the interfaces
 
@@ -63,6 +75,12 @@ func (c *Config) validate() error {
 	}
 	if c.ManifestDir != "" && c.Kubeconfig != "" {
 		return errors.New("--manifests and --kubeconfig are two sources: give one")
+	}
+	if c.ManifestDir != "" && len(c.APIServers)+len(c.Retain) > 0 {
+		return errors.New("--api-server and --retain are about an API server, and --manifests does without one: give one or the other")
+	}
+	if c.RetainLimit < 0 {
+		return fmt.Errorf("--retain-limit %s: it must not be negative", c.RetainLimit)
 	}
 	switch c.SocketMode {
 	case datapath.SocketAll, datapath.SocketHost, datapath.SocketOff:

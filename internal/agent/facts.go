@@ -17,6 +17,7 @@ func (a *Agent) facts() (metrics.Facts, error) {
 	backlog := a.writer.Backlog()
 	states, problems := a.writer.Sources()
 	f := metrics.Facts{
+		Retained: a.retained(), APIServer: a.reach.status(a.cfg.StateFile),
 		Problems: len(problems), Services: rows.Services,
 		Frontends: map[string]int{
 			api.StatusPending: rows.Pending, api.StatusError: rows.Errors,

@@ -26,7 +26,7 @@ func (a *Agent) Status(context.Context) (api.Status, error) {
 		Node: node.Name, Zone: node.Zone, NodeAddresses: []string{}, NodePortAddresses: []string{},
 		DisableExternalIPs: a.cfg.DisableExternalIPs, AllowNodeAddressClaims: a.cfg.AllowNodeAddressClaims,
 		Listening: listeningOn(node.Listening),
-		Source:    a.source.String(), SourceState: []api.SourceStatus{}, Problems: []string{}, Retained: []api.Retention{},
+		Source:    a.source.String(), SourceState: []api.SourceStatus{}, Problems: []string{}, Retained: a.retained(),
 		Synced: a.reconciler.Stats.Filled.Load(), LastWrite: snapshot.LastWrite(),
 		LastCompared: timeOf(a.reconciler.Stats.LastCompared.Load()), Repaired: a.reconciler.Stats.Repaired.Load(),
 		PinPath: a.cfg.PinPath, Cgroup: a.cfg.Cgroup, SocketPath: string(a.cfg.SocketMode),
@@ -40,6 +40,8 @@ func (a *Agent) Status(context.Context) (api.Status, error) {
 		s.NodePortAddresses = append(s.NodePortAddresses, address.String())
 	}
 	troubles := slices.Concat(a.addRows(&s, snapshot), a.node.findings(), a.settings.findings())
+	troubles = append(troubles, retentionTroubles(s.Retained)...)
+	troubles = append(troubles, addAPIServer(&s, a.reach.status(a.cfg.StateFile))...)
 	a.addSources(&s)
 	troubles = append(troubles, a.addHealth(&s)...)
 	if err := a.addKernel(&s); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -28,6 +29,13 @@ const (
 	defaultMetricsAddress = "127.0.0.1:10249"
 )
 
+// defaultStateFile outlives a reboot, as what is below /run does not.
+const defaultStateFile = "/var/lib/fairlead/state.json"
+
+// defaultRetainLimit is ample for an API server that puts its address back,
+// which takes ten seconds, and for one that is replaced.
+const defaultRetainLimit = 10 * time.Minute
+
 // agentFlags are those that the agent's configuration cannot hold as they are
 // written.
 type agentFlags struct {
@@ -35,6 +43,7 @@ type agentFlags struct {
 	nodeIPs      list[netip.Addr]
 	clusterCIDRs list[netip.Prefix]
 	serviceCIDRs list[netip.Prefix]
+	retain       list[model.Name]
 	nodePorts    []string
 	socket       *string
 	pinPath      *string
@@ -50,6 +59,12 @@ func newAgent(e *env) *cobra.Command {
 		Long: `Run the Service proxy of this node. It follows an API server (--kubeconfig, or the
 service account of the pod it runs in), or a folder of manifests, and needs root.
 
+It reaches the API server past every Service: at the address of the kubeconfig, at those
+of --api-server, and at those that it has learned from the EndpointSlices of
+default/kubernetes and keeps in --state-file; where none of them is known, it ends with
+status 2. When the API empties default/kubernetes, or a Service named by --retain, its
+last backends stay for --retain-limit; every other Service is empty at once.
+
 When it stops, what it wrote to the kernel stays in force, and the next agent
 takes it over without touching what is right. Two agents never write at once: the
 second waits until the first has ended.
@@ -58,7 +73,8 @@ The maps take kernel memory for all the entries they have room for, used or not;
 the flags that set their sizes say how much.`,
 		Example: e.examples(
 			"fairlead agent --node-name n1 --manifests examples",
-			"fairlead agent --node-name n1 --kubeconfig /etc/fairlead/kubeconfig --cluster-cidr 10.0.0.0/16"),
+			"fairlead agent --node-name n1 --kubeconfig /etc/fairlead/kubeconfig --cluster-cidr 10.0.0.0/16",
+			"fairlead agent --node-name n1 --api-server 192.0.2.1:6443 --api-server 192.0.2.2:6443   # in a pod"),
 		Args: noArguments,
 	}
 	a := addAgentFlags(cmd)
@@ -79,6 +95,7 @@ func addAgentFlags(cmd *cobra.Command) *agentFlags {
 		nodeIPs:      list[netip.Addr]{kind: "IP", parse: canonical},
 		clusterCIDRs: list[netip.Prefix]{kind: "CIDR", parse: parseCIDR},
 		serviceCIDRs: list[netip.Prefix]{kind: "CIDR", parse: parseServiceCIDR},
+		retain:       list[model.Name]{kind: "NAMESPACE/NAME", parse: parseService},
 		socketPath: format{
 			value:   string(datapath.SocketAll),
 			allowed: []string{string(datapath.SocketAll), string(datapath.SocketHost), string(datapath.SocketOff)},
@@ -88,6 +105,10 @@ func addAgentFlags(cmd *cobra.Command) *agentFlags {
 	flags.StringVar(&c.Kubeconfig, "kubeconfig", "", "`FILE` that says how to reach the API server")
 	flags.StringVar(&c.ManifestDir, "manifests", "", "`FOLDER` of manifests to follow instead of an API server")
 	cmd.MarkFlagsMutuallyExclusive("kubeconfig", "manifests")
+	flags.StringArrayVar(&c.APIServers, "api-server", nil, "`URL`, or ADDRESS:PORT, of an API server itself rather than of a Service in front of it; the agent learns of others; repeatable")
+	flags.StringVar(&c.StateFile, "state-file", defaultStateFile, "`FILE` that remembers over a reboot where the API server is; an empty value switches it off")
+	flags.Var(&a.retain, "retain", "Service in front of the API server that keeps its last backends while the API has none, as default/kubernetes does; repeatable")
+	flags.DurationVar(&c.RetainLimit, "retain-limit", defaultRetainLimit, "how long they are kept at most; 0 for not at all")
 	flags.StringVar(&c.NodeName, "node-name", "", "`NAME` of this node; in a pod take it from spec.nodeName")
 	flags.Var(&a.nodeIPs, "node-ip", "address of this node, if not the one the API or the interfaces give; repeatable")
 	a.socket, a.pinPath = socketFlag(cmd), pinPathFlag(cmd)
@@ -106,6 +127,14 @@ func addAgentFlags(cmd *cobra.Command) *agentFlags {
 	flags.TextVar(&a.logLevel, "log-level", slog.LevelInfo, "least `LEVEL` to log: debug, info, warn, error")
 	addSizeFlags(cmd, &c.Sizes)
 	return a
+}
+
+func parseService(text string) (model.Name, error) {
+	namespace, name, _ := strings.Cut(text, "/")
+	if namespace == "" || name == "" || strings.Contains(name, "/") {
+		return model.Name{}, fmt.Errorf("%q names no Service: write NAMESPACE/NAME", text)
+	}
+	return model.Name{Namespace: namespace, Name: name}, nil
 }
 
 // addPolicyFlags adds the operator's choices that semantics depend on.
@@ -147,6 +176,7 @@ func (a *agentFlags) read() (agent.Config, error) {
 	}
 	config.NodePortAddresses = nodePorts
 	config.NodeIPs, config.ClusterCIDRs, config.ServiceCIDRs = a.nodeIPs.values, a.clusterCIDRs.values, a.serviceCIDRs.values
+	config.Retain = a.retain.values
 	config.Socket, config.PinPath = *a.socket, *a.pinPath
 	config.SocketMode = datapath.SocketMode(a.socketPath.value)
 	a.packet.read(&config)

@@ -26,6 +26,7 @@ type Agent struct {
 	Pins      string
 	Manifests string // the folder that it follows; several agents may share one
 	Socket    string
+	StateFile string
 	Program   string // what runs as the agent
 	API       *api.Client
 	Process   *lab.Process // the one started last
@@ -37,6 +38,7 @@ func NewAgent(t testing.TB, name string, ns *lab.NetNS, manifests string) *Agent
 	a := &Agent{
 		Name: name, NS: ns, Cgroup: lab.NewCgroup(t), Manifests: manifests,
 		Pins: filepath.Join(lab.NewBPFFS(t), "fairlead"), Socket: filepath.Join(t.TempDir(), "agent.sock"),
+		StateFile: filepath.Join(t.TempDir(), "fairlead", "state.json"),
 		Program: Program(),
 	}
 	a.API = api.NewClient(a.Socket)
@@ -67,6 +69,7 @@ func (a *Agent) Launch(t testing.TB, flags ...string) {
 	t.Helper()
 	a.Process = a.Place().Start(t, a.Program, append([]string{
 		"agent", "--node-name", a.Name, "--cgroup", a.Cgroup.Path(), "--pin-path", a.Pins, "--socket", a.Socket,
+		"--state-file", a.StateFile,
 	}, flags...)...)
 }
 
