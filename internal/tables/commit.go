@@ -140,7 +140,7 @@ func (w *Writer) write(txn statedb.WriteTxn, in *input, now time.Time) {
 	in.own = model.Compiled{}
 	var known []string
 	if k := in.keeper; k != nil {
-		row.Compiled = row.Compiled.WithKept(func(key model.SetKey) []model.Backend { return k.kept(key, &w.current) })
+		row.Compiled = row.Compiled.WithKept(k.kept)
 		known = k.facts()
 	}
 	w.chronicle(in.row, row, Transition{now, sortCauses(causes), known})

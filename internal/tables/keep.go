@@ -55,7 +55,7 @@ type view struct {
 func (w *Writer) Retain(r Retention) {
 	w.retention.keepers = make(map[model.Name]*keeper, len(r.Services))
 	for _, name := range r.Services {
-		w.retention.keepers[name] = &keeper{name: name, limit: r.Limit}
+		w.retention.keepers[name] = &keeper{name: name, limit: r.Limit, node: &w.current}
 	}
 }
 
@@ -265,7 +265,7 @@ func (w *Writer) show() {
 func (w *Writer) look() view {
 	v := view{memory: Memory{Services: []RememberedService{}}}
 	for _, k := range w.retention.sorted() {
-		v.retained = append(v.retained, k.retained(&w.current)...)
+		v.retained = append(v.retained, k.retained()...)
 		if m, ok := k.memory(); ok {
 			v.memory.Services = append(v.memory.Services, m)
 		}
@@ -274,10 +274,10 @@ func (w *Writer) look() view {
 }
 
 // retained are the sets that go on without endpoints.
-func (k *keeper) retained(node *model.Node) (all []Retained) {
+func (k *keeper) retained() (all []Retained) {
 	for i := range k.sets {
 		s := &k.sets[i]
-		backends := k.kept(s.key, node)
+		backends := k.kept(s.key)
 		if len(backends) == 0 {
 			continue
 		}

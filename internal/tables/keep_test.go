@@ -26,19 +26,20 @@ type kept struct {
 
 func newKept(t *testing.T, memory Memory) *kept {
 	t.Helper()
-	k := unlisted(t, memory)
+	k := successor(t, memory, 0)
 	k.list()
 	return k
 }
 
-// unlisted is a world whose first lists are not complete.
-func unlisted(t *testing.T, memory Memory) *kept {
+// successor is an agent that starts some time after the start of the world, and
+// whose first lists are not complete.
+func successor(t *testing.T, memory Memory, after time.Duration) *kept {
 	t.Helper()
 	tables, err := New()
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := &kept{world: &world{Writer: NewWriter(tables, thisNode, model.Options{})}}
+	k := &kept{world: &world{Writer: NewWriter(tables, thisNode, model.Options{})}, later: after}
 	k.now = func() time.Time { return start.Add(time.Duration(k.version)*time.Second + k.later) }
 	k.Retain(Retention{Services: []model.Name{web}, Limit: time.Minute})
 	k.Remember(memory)

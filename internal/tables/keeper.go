@@ -4,7 +4,6 @@ package tables
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -17,14 +16,12 @@ import (
 type keeper struct {
 	name  model.Name
 	limit time.Duration
+	node  *model.Node // as it is now
 	// object is the Service as the API or the file has it; nil: it is neither.
 	object   *model.Service
-	sets     []keptSet // sorted by key
-	restored time.Time // when its row was made from the file; zero: it is the API's
-	// foreign are backends that were seen to belong to something else since the
-	// API named them.
-	foreign map[netip.AddrPort]struct{}
-	steps   []RetentionEvent // of this round
+	sets     []keptSet        // sorted by key
+	restored time.Time        // when its row was made from the file; zero: it is the API's
+	steps    []RetentionEvent // of this round
 }
 
 // phase says why a set goes on without endpoints in the API.
@@ -47,7 +44,10 @@ type keptSet struct {
 
 	phase    phase
 	deadline time.Time // of what was emptied; else zero
-	answered map[netip.AddrPort]struct{}
+	// foreign are those of its backends that were seen to belong to something
+	// else while the API names them, answered those that answered while the set
+	// goes on without.
+	foreign, answered map[netip.AddrPort]struct{}
 }
 
 // observe takes what Compile made of the Service; nil is a Service that is gone.
@@ -71,9 +71,6 @@ func (k *keeper) observe(object *model.Service, own *model.Compiled, now time.Ti
 			k.end(&before[i], now, "this node has no use for endpoints of this port any more")
 		}
 	}
-	maps.DeleteFunc(k.foreign, func(at netip.AddrPort, _ struct{}) bool {
-		return !slices.ContainsFunc(k.sets, func(s keptSet) bool { return s.has(at) })
-	})
 }
 
 // sameService says that what is kept for one is the other's too: a Service that
@@ -85,51 +82,60 @@ func sameService(a, b *model.Service) bool {
 func (k *keeper) observeSet(was keptSet, is *model.Set, now time.Time) {
 	switch {
 	case is.Action == model.ActionForward:
-		k.named(&was, is.Backends)
 		k.end(&was, now, "the API has endpoints")
-		k.sets = append(k.sets, keptSet{key: is.Key, backends: is.Backends})
+		k.sets = append(k.sets, keptSet{key: is.Key, backends: is.Backends, foreign: was.stillForeign(is.Backends)})
 	case is.Empty() && len(was.backends) > 0:
 		k.empty(&was, now)
 		k.sets = append(k.sets, was)
 	}
 }
 
-// named lets backends be used that the API names and did not name before.
-func (k *keeper) named(was *keptSet, backends []model.Backend) {
+// stillForeign are the foreign backends that the API named all the while. What
+// it names anew may be used again.
+func (s *keptSet) stillForeign(backends []model.Backend) map[netip.AddrPort]struct{} {
+	if len(s.foreign) == 0 || !s.emptied.IsZero() {
+		return nil
+	}
+	still := map[netip.AddrPort]struct{}{}
 	for _, b := range backends {
-		if !was.has(b.AddrPort) || !was.emptied.IsZero() {
-			delete(k.foreign, b.AddrPort)
+		if _, foreign := s.foreign[b.AddrPort]; foreign {
+			still[b.AddrPort] = struct{}{}
 		}
 	}
+	return still
 }
 
 // empty notes that the API has no endpoint for the set.
 func (k *keeper) empty(s *keptSet, now time.Time) {
 	if s.emptied.IsZero() {
 		s.emptied, s.deadline = now, now.Add(k.limit)
-		s.backends = k.own(s.backends)
 	}
+	s.drop()
 	if s.ended != NotEnded || s.phase == phaseRetained || len(s.backends) == 0 {
 		return
 	}
-	if !now.Before(s.deadline) {
+	if s.over(now) {
 		s.phase, s.ended = phaseIdle, EndedLimit
 		return
 	}
 	s.phase = phaseRetained
-	k.step(s, now, "retained", "its set is empty in the API; "+count(len(s.backends), "is", "are")+" retained until "+s.deadline.Format(time.RFC3339))
+	k.step(s, now, "retained", "its set is empty in the API; "+count(len(k.backends(s)), "is", "are")+" retained until "+s.deadline.Format(time.RFC3339))
 }
 
-// own leaves out what was seen to belong to something else.
-func (k *keeper) own(backends []model.Backend) []model.Backend {
-	if len(k.foreign) == 0 {
-		return backends
+// own are the backends without those that belong to something else.
+func (s *keptSet) own() []model.Backend {
+	if len(s.foreign) == 0 {
+		return s.backends
 	}
-	return slices.DeleteFunc(slices.Clone(backends), func(b model.Backend) bool {
-		_, foreign := k.foreign[b.AddrPort]
+	return slices.DeleteFunc(slices.Clone(s.backends), func(b model.Backend) bool {
+		_, foreign := s.foreign[b.AddrPort]
 		return foreign
 	})
 }
+
+// drop leaves them out for good: what goes on without the API is told by nobody
+// that they may be used again.
+func (s *keptSet) drop() { s.backends, s.foreign = s.own(), nil }
 
 // restore lets the remembered sets serve before the API was heard of. It
 // returns false if none does.
@@ -139,11 +145,12 @@ func (k *keeper) restore(now time.Time) bool {
 	for i := range k.sets {
 		s := &k.sets[i]
 		s.rebooted = true
-		if s.ended != NotEnded || len(s.backends) == 0 || s.over(now) {
+		s.drop()
+		if s.ended != NotEnded || s.over(now) || len(k.backends(s)) == 0 {
 			continue
 		}
 		s.phase, serves = phaseRestored, true
-		k.step(s, now, "restored", "the API was not heard of since the node started; "+count(len(s.backends), "is", "are")+" restored from the state file")
+		k.step(s, now, "restored", "the API was not heard of since the node started; "+count(len(k.backends(s)), "is", "are")+" restored from the state file")
 	}
 	return serves
 }
@@ -165,48 +172,49 @@ func count(n int, is, are string) string {
 func (k *keeper) judge(at netip.AddrPort, v Verdict, now time.Time) (matters bool) {
 	for i := range k.sets {
 		s := &k.sets[i]
-		if v == VerdictSilent || !s.has(at) {
+		if !s.has(at) {
 			continue
 		}
-		if v == VerdictAnswers {
+		switch v {
+		case VerdictAnswers:
 			matters = k.answers(s, at, now) || matters
-			continue
+		case VerdictForeign:
+			matters = k.isForeign(s, at, now) || matters
 		}
-		matters = k.isForeign(s, at, now) || matters
-	}
-	if v == VerdictAnswers {
-		delete(k.foreign, at)
 	}
 	return matters
 }
 
 func (k *keeper) answers(s *keptSet, at netip.AddrPort, now time.Time) bool {
+	delete(s.foreign, at)
 	if _, already := s.answered[at]; s.phase == phaseIdle || already {
 		return false
 	}
-	if s.answered == nil {
-		s.answered = map[netip.AddrPort]struct{}{}
-	}
-	s.answered[at] = struct{}{}
+	s.answered = with(s.answered, at)
 	k.step(s, now, "verified", fmt.Sprintf("backend %s answered: retained", at))
 	return true
 }
 
 func (k *keeper) isForeign(s *keptSet, at netip.AddrPort, now time.Time) bool {
-	if k.foreign == nil {
-		k.foreign = map[netip.AddrPort]struct{}{}
-	}
-	k.foreign[at] = struct{}{}
+	s.foreign = with(s.foreign, at)
 	if s.phase == phaseIdle {
 		return false
 	}
-	s.backends = slices.DeleteFunc(slices.Clone(s.backends), func(b model.Backend) bool { return b.AddrPort == at })
+	s.drop()
 	delete(s.answered, at)
 	k.step(s, now, "foreign", fmt.Sprintf("backend %s belongs to something else: dropped", at))
 	if len(s.backends) == 0 {
 		k.end(s, now, "every backend belongs to something else")
 	}
 	return true
+}
+
+func with(set map[netip.AddrPort]struct{}, at netip.AddrPort) map[netip.AddrPort]struct{} {
+	if set == nil {
+		set = map[netip.AddrPort]struct{}{}
+	}
+	set[at] = struct{}{}
+	return set
 }
 
 // expire ends what has reached its limit, and returns whether there was any.
@@ -239,7 +247,7 @@ func (k *keeper) forget(now time.Time) {
 	for i := range k.sets {
 		k.end(&k.sets[i], now, "the Service is gone or another")
 	}
-	k.object, k.sets, k.foreign = nil, nil, nil
+	k.object, k.sets = nil, nil
 }
 
 func (k *keeper) end(s *keptSet, now time.Time, why string) {
@@ -269,18 +277,22 @@ func (k *keeper) dependsOnNode() bool {
 	return slices.ContainsFunc(k.sets, func(s keptSet) bool { return s.phase != phaseIdle && s.rebooted })
 }
 
-// kept returns what a set goes on with: the backends that have answered since
-// it does; all, if none has.
-func (k *keeper) kept(key model.SetKey, node *model.Node) []model.Backend {
+// kept returns what a set goes on with; nil if it does not.
+func (k *keeper) kept(key model.SetKey) []model.Backend {
 	at, ok := findKept(k.sets, key)
 	if !ok || k.sets[at].phase == phaseIdle {
 		return nil
 	}
-	s := &k.sets[at]
+	return k.backends(&k.sets[at])
+}
+
+// backends are those that have answered since the set goes on without
+// endpoints; all, if none has.
+func (k *keeper) backends(s *keptSet) []model.Backend {
 	var answered, all []model.Backend
 	for _, b := range s.backends {
-		b.Local = b.Node != "" && b.Node == node.Name
-		if s.isLost(&b, node) {
+		b.Local = b.Node != "" && b.Node == k.node.Name
+		if s.isLost(&b, k.node) {
 			continue
 		}
 		b.State = model.StateUnverified
