@@ -68,17 +68,19 @@ var apiServerFacts = []metric[Facts]{
 
 type retainedKey struct{ service, state string }
 
-// retainedBackends counts a backend once, in however many sets it is.
+// retainedBackends counts a backend of a Service port once, in however many
+// sets it is.
 func retainedBackends(all []api.Retention) map[retainedKey]int {
 	type backend struct {
 		retainedKey
-		address string
-		port    uint16
+		portName, protocol string
+		address            string
+		port               uint16
 	}
 	seen, count := map[backend]bool{}, map[retainedKey]int{}
 	for _, r := range all {
 		for _, b := range r.Backends {
-			k := backend{retainedKey{r.Service, b.State}, b.Address, b.Port}
+			k := backend{retainedKey{r.Service, b.State}, r.PortName, r.Protocol, b.Address, b.Port}
 			if !seen[k] {
 				seen[k] = true
 				count[k.retainedKey]++
