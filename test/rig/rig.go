@@ -65,8 +65,14 @@ func (s suite) Run() int {
 // returns its path.
 func WithFailpoints(t testing.TB) string {
 	t.Helper()
+	return Build(t, "-tags", "failpoints")
+}
+
+// Build builds the program with flags of `go build`, and returns its path.
+func Build(t testing.TB, flags ...string) string {
+	t.Helper()
 	program := filepath.Join(t.TempDir(), "fairlead")
-	if err := build(program, "-tags", "failpoints"); err != nil {
+	if err := build(program, flags...); err != nil {
 		t.Fatal(err)
 	}
 	return program

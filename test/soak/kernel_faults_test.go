@@ -27,7 +27,7 @@ const floodServices = 40
 // kernelFaults are what others can do to maps and programs.
 func kernelFaults() []action {
 	return []action{
-		{name: "maps filled", weight: 2, can: func(w *world) bool { return w.apiUp() && len(w.flood) == 0 }, do: func(w *world) func() {
+		{name: "maps filled", weight: 2, writes: true, can: func(w *world) bool { return w.apiUp() && len(w.flood) == 0 }, do: func(w *world) func() {
 			w.fill()
 			return w.drain
 		}},

@@ -2,12 +2,16 @@
 
 package soak
 
+import "slices"
+
 // action is a step: something that happens in every cluster, or a fault.
 type action struct {
 	name   string
 	weight int
 	// can says whether it can happen now; nil: always.
 	can func(*world) bool
+	// writes says that putting it right again takes an API server.
+	writes bool
 	// do makes it happen. What it returns puts it right again; nil if that
 	// happens by itself, or nothing is wrong.
 	do func(*world) func()
@@ -15,8 +19,22 @@ type action struct {
 
 // active is a fault that was not healed yet.
 type active struct {
-	name string
+	action
 	heal func()
+}
+
+// takeActive takes a fault from the list that can end now.
+func (w *world) takeActive(pick func(n int) int) active {
+	var can []int
+	for i, a := range w.active {
+		if !a.writes || w.apiUp() {
+			can = append(can, i)
+		}
+	}
+	i := can[pick(len(can))]
+	a := w.active[i]
+	w.active = slices.Delete(w.active, i, i+1)
+	return a
 }
 
 // actions are all that can happen.

@@ -40,6 +40,7 @@ func networkFaults() []action {
 		}},
 		{name: "link to the API servers down", weight: 2, can: (*world).connected, do: func(w *world) func() {
 			w.cutOff = true
+			w.ledger.interrupt(apiKey) // pods are cut off as well
 			w.control.SetLink(w.t, "eth0", false)
 			return func() {
 				w.control.SetLink(w.t, "eth0", true)

@@ -48,45 +48,48 @@ func (w *world) pickServer() *server {
 }
 
 // crash kills a server, and returns what starts it again.
-func crash(s *server) (heal func()) {
+func (w *world) crash(s *server) (heal func()) {
 	s.up = false
+	w.noteServers()
 	s.StopAPIServer()
 	return func() {
 		s.StartAPIServer()
 		s.up = true
+		w.noteServers()
 	}
 }
 
 // terminate asks a server to end, and returns what starts it again.
-func terminate(s *server) (heal func()) {
+func (w *world) terminate(s *server) (heal func()) {
 	s.up = false
+	w.noteServers()
 	s.TerminateAPIServer()
 	return func() {
 		select {
 		case <-s.Done():
 		case <-time.After(gracePeriod):
 		}
-		crash(s)()
+		w.crash(s)()
 	}
 }
 
 // serverFaults are what can happen to the API servers, and to what they say.
 func serverFaults() []action {
-	one := func(name string, weight int, end func(*server) func()) action {
-		return action{name: name, weight: weight, can: (*world).apiUp, do: func(w *world) func() { return end(w.pickServer()) }}
+	one := func(name string, weight int, end func(*world, *server) func()) action {
+		return action{name: name, weight: weight, can: (*world).apiUp, do: func(w *world) func() { return end(w, w.pickServer()) }}
 	}
 	return []action{
-		one("API server killed", 2, crash),
-		one("API server terminated", 2, terminate),
+		one("API server killed", 2, (*world).crash),
+		one("API server terminated", 2, (*world).terminate),
 		{name: "both API servers killed", weight: 1, can: func(w *world) bool { return w.servers[0].up && w.servers[1].up }, do: func(w *world) func() {
-			first, second := crash(w.servers[0]), crash(w.servers[1])
+			first, second := w.crash(w.servers[0]), w.crash(w.servers[1])
 			return func() { first(); second() }
 		}},
 		{name: "default/kubernetes emptied", weight: 3, can: (*world).apiUp, do: func(w *world) func() {
 			w.emptyKubernetes()
 			return nil
 		}},
-		{name: "permission taken away", weight: 2, can: (*world).apiUp, do: func(w *world) func() {
+		{name: "permission taken away", weight: 2, writes: true, can: (*world).apiUp, do: func(w *world) func() {
 			w.write("delete the agent's permission", func(ctx context.Context, c kubernetes.Interface) error {
 				return ignoreMissing(c.RbacV1().ClusterRoleBindings().Delete(ctx, "reader", metav1.DeleteOptions{}))
 			})

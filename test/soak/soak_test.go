@@ -17,6 +17,7 @@ const (
 	seedVariable     = "FAULT_SEED"     // a number; drawn if empty
 	stepsVariable    = "FAULT_STEPS"    // as many steps; no limit if empty
 	durationVariable = "FAULT_DURATION" // at most this long, such as 1h; shortRun if both limits are empty
+	clockVariable    = "FAULT_CLOCK"    // on: the agent's clock is set, too, which takes a build of minutes
 )
 
 // shortRun fits, with what goes before and after it, into a minute.
@@ -27,6 +28,7 @@ type run struct {
 	seed     uint64
 	steps    int           // 0: no limit
 	duration time.Duration // 0: no limit
+	clock    bool
 }
 
 func readRun(t *testing.T) run {
@@ -42,6 +44,7 @@ func readRun(t *testing.T) run {
 	read(seedVariable, func(text string) (err error) { r.seed, err = strconv.ParseUint(text, 10, 64); return err })
 	read(stepsVariable, func(text string) (err error) { r.steps, err = strconv.Atoi(text); return err })
 	read(durationVariable, func(text string) (err error) { r.duration, err = time.ParseDuration(text); return err })
+	r.clock = os.Getenv(clockVariable) == "on"
 	if r.steps == 0 && r.duration == 0 {
 		r.duration = shortRun
 	}
@@ -51,11 +54,11 @@ func readRun(t *testing.T) run {
 func TestFaults(t *testing.T) {
 	r := readRun(t)
 	t.Run("Services outlive faults (R9, R31, R33, R35, R39)", func(t *testing.T) {
-		w := newWorld(t, r.seed)
+		w := newWorld(t, r)
 		t.Cleanup(func() {
 			if t.Failed() {
-				t.Logf("failed at step %d of seed %d; repeat it with\n%s=%d %s=%d go test -count 1 -run TestFaults ./test/soak\nthe last steps:\n%s",
-					w.report.steps, r.seed, seedVariable, r.seed, stepsVariable, w.report.steps, strings.Join(w.last, "\n"))
+				t.Logf("failed at step %d of seed %d; repeat it with\n%s=%d %s=%d %s=%s go test -count 1 -timeout 0 -run TestFaults ./test/soak\nthe last steps:\n%s",
+					w.report.steps, r.seed, seedVariable, r.seed, stepsVariable, w.report.steps, clockVariable, os.Getenv(clockVariable), strings.Join(w.last, "\n"))
 			}
 		})
 		w.play(r)
@@ -102,9 +105,7 @@ func (w *world) takeStep() {
 }
 
 func (w *world) healOne() {
-	i := w.rand.IntN(len(w.active))
-	a := w.active[i]
-	w.active = append(w.active[:i:i], w.active[i+1:]...)
+	a := w.takeActive(w.rand.IntN)
 	w.log("end of: " + a.name)
 	a.heal()
 }
@@ -126,7 +127,7 @@ func (w *world) act() {
 		w.log(a.name)
 		w.report.actions[a.name]++
 		if heal := a.do(w); heal != nil {
-			w.active = append(w.active, active{a.name, heal})
+			w.active = append(w.active, active{a, heal})
 		}
 		return
 	}

@@ -6,58 +6,45 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"time"
 
 	"github.com/fairlead-io/fairlead/internal/api"
 	"github.com/fairlead-io/fairlead/internal/datapath"
 	"github.com/fairlead-io/fairlead/test/rig"
 )
 
-// frontendsEach is how many frontends a Service of this world has: ClusterIP
-// and NodePort, of two families and two protocols.
-const frontendsEach = 8
-
-// glance is between two looks at the kernel.
-const glance = 100 * time.Millisecond
+// frontends is how many frontends a Service has in this world: those that the
+// test makes have a ClusterIP and a NodePort, of two families and two protocols.
+func frontends(service string) int {
+	if service == kubernetesKey {
+		return 1
+	}
+	return 8
+}
 
 // watcher reads the pinned maps all the time, whether or not an agent runs,
 // and holds them against the ledger.
 type watcher struct {
 	pins  string
-	names map[netip.AddrPort]string // of the backends
+	names map[netip.AddrPort]string // of the endpoints
 }
 
-func (w *world) newWatcher() watcher { return watcher{w.agent.Pins, backendNames(w.backends)} }
+func (w *world) newWatcher() watcher {
+	k := watcher{w.agent.Pins, map[netip.AddrPort]string{}}
+	for _, b := range w.backends {
+		for _, addr := range b.Addrs.List() {
+			k.names[netip.AddrPortFrom(addr, rig.BackendPort)] = b.Name
+		}
+	}
+	for _, s := range w.servers {
+		k.names[s.at()] = apiServerName
+	}
+	return k
+}
 
 // startWatcher watches until the test ends.
 func (w *world) startWatcher() {
 	k := w.newWatcher()
-	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(stopped)
-		for {
-			k.look(w)
-			select {
-			case <-stop:
-				return
-			case <-time.After(glance):
-			}
-		}
-	}()
-	w.t.Cleanup(func() {
-		close(stop)
-		<-stopped
-	})
-}
-
-func backendNames(backends []*rig.Backend) map[netip.AddrPort]string {
-	names := map[netip.AddrPort]string{}
-	for _, b := range backends {
-		for _, addr := range b.Addrs.List() {
-			names[netip.AddrPortFrom(addr, rig.BackendPort)] = b.Name
-		}
-	}
-	return names
+	w.always(func() { k.look(w) })
 }
 
 // contents are the frontends in the kernel, by Service.
@@ -84,6 +71,7 @@ func (k watcher) look(w *world) {
 	for _, s := range w.services {
 		attempts = append(attempts, w.ledger.begin(s.key()))
 	}
+	attempts = append(attempts, w.ledger.begin(kubernetesKey))
 	entries, err := k.contents()
 	if err != nil {
 		if attempts[0].promised() {
@@ -101,8 +89,8 @@ func (k watcher) look(w *world) {
 
 // judge says what is wrong with the frontends of a Service that is promised.
 func (k watcher) judge(a attempt, entries []api.KernelEntry) string {
-	if len(entries) < frontendsEach {
-		return fmt.Sprintf("has %d frontends of %d", len(entries), frontendsEach)
+	if want := frontends(a.service); len(entries) < want {
+		return fmt.Sprintf("has %d frontends of %d", len(entries), want)
 	}
 	for _, e := range entries {
 		at := fmt.Sprintf("%s %d/%s", e.Address, e.Port, e.Protocol)
@@ -123,7 +111,7 @@ func (k watcher) judge(a attempt, entries []api.KernelEntry) string {
 }
 
 // servers are the names of an entry's backends, or their addresses where they
-// have none, sorted.
+// have none; sorted, and each once.
 func (k watcher) servers(e api.KernelEntry) []string {
 	var all []string
 	for _, b := range e.Backends {
@@ -134,5 +122,5 @@ func (k watcher) servers(e api.KernelEntry) []string {
 		all = append(all, at)
 	}
 	slices.Sort(all)
-	return all
+	return slices.Compact(all)
 }

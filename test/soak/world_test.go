@@ -48,11 +48,13 @@ type world struct {
 	size    int            // of the agent's maps: which one of sizes
 	agents  []*lab.Process // the last ones
 	frozen  bool           // the agent is stopped as a debugger stops it
+	ahead   int64          // seconds by which the agent's clock is wrong
 	cutOff  bool           // the node does not reach the API servers
 	control *lab.NetNS
 	outside *lab.NetNS
 	cluster *kube.Cluster
 	servers []*server
+	shared  bool // they have one port
 
 	backends []*rig.Backend
 	services []*service // they stay the same, whether or not they exist
@@ -66,30 +68,30 @@ type world struct {
 	last     []string // steps, in words
 }
 
-// server is an API server, and whether writes go to it.
-type server struct {
-	*kube.APIServer
-	up bool
-}
-
 // newWorld makes a world in which all is well.
-func newWorld(t *testing.T, seed uint64) *world {
+func newWorld(t *testing.T, r run) *world {
 	t.Helper()
 	w := &world{
-		t: t, rand: rand.New(rand.NewPCG(seed, 0)),
+		t: t, rand: rand.New(rand.NewPCG(r.seed, 0)),
 		agent:   rig.NewAgent(t, nodeName, lab.NewNetNS(t, nodeName), ""),
 		control: lab.NewNetNS(t, "control"), outside: lab.NewNetNS(t, "outside"),
-		ledger: newLedger(), actions: actions(), report: newReport(seed),
+		ledger: newLedger(), actions: actions(), report: newReport(r.seed),
+	}
+	if r.clock {
+		var clock clock
+		clock, w.agent.Program = newClock(t)
+		w.actions = append(w.actions, clock.faults()...)
 	}
 	w.connect()
-	w.startCluster()
+	w.startCluster(r.seed%2 == 1)
 	probe, _ := newPod(t, w.agent.NS, 1, 3, "probe")
 	w.probe = traffic.StartClient(t, lab.Place{NetNS: probe, Cgroup: w.agent.Cgroup})
 	w.launch()
 	w.populate()
 	w.quiet()
 	w.startWatcher()
-	w.startClients(seed)
+	w.startProbe()
+	w.startClients(r.seed)
 	return w
 }
 
@@ -128,16 +130,6 @@ func newPod(t *testing.T, machine *lab.NetNS, network, number int, name string) 
 	return machine.Pod(t, name, addrs.List()...), addrs
 }
 
-// startCluster starts two API servers that share their advertised address, and
-// lets the agent's user read what it must.
-func (w *world) startCluster() {
-	w.cluster = kube.StartAt(w.t, w.control, controlAddr)
-	w.servers = []*server{{w.cluster.APIServer, true}, {w.cluster.AddAPIServer(), true}}
-	w.cluster.Kubectl("apply", "-f", "../../deploy/rbac.yaml")
-	w.bind()
-	w.cluster.Apply("{apiVersion: v1, kind: Node, metadata: {name: " + nodeName + "}}")
-}
-
 // write writes to an API server that is up; there must be one. What it does
 // must be safe to do again.
 func (w *world) write(what string, do func(context.Context, kubernetes.Interface) error) {
@@ -161,16 +153,6 @@ func (w *world) write(what string, do func(context.Context, kubernetes.Interface
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-}
-
-// apiUp says whether the test can write.
-func (w *world) apiUp() bool {
-	for _, s := range w.servers {
-		if s.up {
-			return true
-		}
-	}
-	return false
 }
 
 // agentRuns says whether there is an agent, as far as steps decide.
