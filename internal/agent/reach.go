@@ -149,14 +149,15 @@ func (a *Agent) followAPI() []func(context.Context) error {
 	if a.reach == nil {
 		return []func(context.Context) error{a.followSource}
 	}
-	return []func(context.Context) error{a.connect, a.heartbeat, a.keepState, a.judgeRetained, a.restore}
+	return []func(context.Context) error{a.connect, a.followSource, a.heartbeat, a.keepState, a.judgeRetained, a.restore}
 }
 
 func (a *Agent) followSource(ctx context.Context) error {
 	return a.source.Run(ctx, handler{a.writer, a})
 }
 
-// connect finds the API server and then follows it.
+// connect finds out whether there is a way to the API server. What asks it
+// meanwhile waits for it, or hears soon that nobody answers.
 func (a *Agent) connect(ctx context.Context) error {
 	if err := a.reach.client.Connect(ctx); err != nil {
 		if ctx.Err() != nil {
@@ -165,7 +166,7 @@ func (a *Agent) connect(ctx context.Context) error {
 		return err
 	}
 	close(a.reach.connected)
-	return a.followSource(ctx)
+	return nil
 }
 
 func (a *Agent) heartbeat(ctx context.Context) error {

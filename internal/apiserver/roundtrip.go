@@ -61,26 +61,28 @@ func (c *Client) failed(req *http.Request, l *link, err error) bool {
 }
 
 // await returns the link in use. While there is none, or it is in doubt, it
-// waits; after that, a doubtful link is better than none.
+// waits for the race, for a bounded time; after that, a doubtful link is better
+// than none.
 func (c *Client) await(ctx context.Context) (*link, error) {
 	timer := time.NewTimer(c.cfg.Timeout)
 	defer timer.Stop()
-	for {
-		l, doubtful, turned := c.inUse()
-		if l != nil && !doubtful {
-			return l, nil
-		}
+	l, doubtful, turned := c.inUse()
+	for doubtful || l == nil {
 		select {
 		case <-turned:
+			if l, doubtful, turned = c.inUse(); l == nil {
+				return nil, c.unreachable()
+			}
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		case <-timer.C:
-			if l != nil {
-				return l, nil
+			if l == nil {
+				return nil, c.unreachable()
 			}
-			return nil, c.unreachable()
+			return l, nil
 		}
 	}
+	return l, nil
 }
 
 // body is the body of a response. It puts the endpoint in doubt if it breaks.

@@ -18,14 +18,14 @@ var ErrNoDirectAddress = errors.New("no address of an API server itself is known
 // further pause is twice as long, up to the time between two heartbeats.
 const firstPause = 200 * time.Millisecond
 
-// Connect looks for an API server until one answers, or for twice the timeout
-// of a heartbeat. If nobody answered until then, that is no error as long as an
-// address of the API server itself is known: Run goes on trying.
+// Connect looks for an API server once. If nobody answers, that is no error as
+// long as an address of the API server itself is known, for Run goes on trying;
+// else it waits for an answer, for twice the timeout of a heartbeat.
 func (c *Client) Connect(ctx context.Context) error {
 	bound, cancel := context.WithTimeout(ctx, 2*c.cfg.Timeout)
 	defer cancel()
 	for pause := time.Duration(0); bound.Err() == nil; pause = c.longer(pause) {
-		if c.rest(bound, pause, nil) && c.race(bound) {
+		if c.rest(bound, pause, nil) && c.race(bound) || ctx.Err() == nil && c.noDirectAddress() == nil {
 			return nil
 		}
 	}
@@ -51,18 +51,16 @@ func (c *Client) Run(ctx context.Context) error {
 	defer c.leave()
 	var pause time.Duration
 	for {
-		next, doubted := pause, (<-chan struct{})(nil)
-		if pause == 0 {
-			next, doubted = c.cfg.Heartbeat, c.doubted
+		next, doubted := c.cfg.Heartbeat, c.doubted
+		if c.race(ctx) {
+			pause = 0
+		} else {
+			pause = c.longer(pause)
+			next, doubted = pause, nil
 		}
 		if !c.rest(ctx, next, doubted) {
 			return nil
 		}
-		if c.race(ctx) {
-			pause = 0
-			continue
-		}
-		pause = c.longer(pause)
 	}
 }
 
@@ -111,12 +109,12 @@ func (c *Client) doubt(l *link, err error) {
 	signal(c.doubted)
 }
 
-// inUse returns the link in use, whether it is in doubt, and a channel that is
-// closed when a race has ended.
+// inUse returns the link in use, whether it is in doubt, so that a race may find
+// a better one, and a channel that is closed when a race has ended.
 func (c *Client) inUse() (l *link, doubtful bool, turned <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.link, c.doubtful, c.turned
+	return c.link, c.doubtful && !c.mute, c.turned
 }
 
 // unreachable says that nobody answers, and why.
