@@ -43,8 +43,8 @@ type Retention struct {
 	Family   string    `json:"family"`
 	Role     string    `json:"role"`
 	Since    time.Time `json:"since"`
-	// Until is when it ends at the latest; null for a restored one, which ends
-	// when the API is heard of.
+	// Until is when it ends at the latest; null for a restored one that was not
+	// empty when it was remembered, which ends when the API is heard of.
 	Until    *time.Time `json:"until"`
 	Restored bool       `json:"restored"`
 	Backends []Backend  `json:"backends"` // of state retained or unverified
