@@ -172,6 +172,24 @@ func TestCredentials(t *testing.T) {
 			t.Error("it was not tried although another source named it")
 		}
 	})
+	t.Run("something foreign is asked again after its pause, when nobody else answered: an authority may have changed", func(t *testing.T) {
+		ours, theirs := newAuthority(t), newAuthority(t)
+		other := theirs.serve(serving{})
+		c := ours.client(quick(), other.url())
+		c.race(t.Context())
+		for _, tc := range []struct {
+			after time.Duration
+			want  int
+		}{{foreignPause / 2, 0}, {foreignPause + time.Second, 1}} {
+			heats := c.heats(time.Now().Add(tc.after))
+			if n := len(heats[0].runners) + len(heats[1].runners); n != 0 {
+				t.Errorf("%d of them run with the others", n)
+			}
+			if n := len(heats[2].runners); n != tc.want {
+				t.Errorf("after %s, %d of them run", tc.after, n)
+			}
+		}
+	})
 	t.Run("without an authority of the cluster's own, learned addresses are not used", func(t *testing.T) {
 		ours := newAuthority(t)
 		s := ours.serve(serving{})

@@ -129,7 +129,12 @@ type serving struct {
 
 func (a *authority) serve(s serving) *server {
 	a.t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	return a.serveAt(s, "127.0.0.1:0")
+}
+
+func (a *authority) serveAt(s serving, address string) *server {
+	a.t.Helper()
+	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -285,6 +290,79 @@ func (p *plain) heard() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.got.String()
+}
+
+// relay passes connections on, until it freezes: then those that are open stay
+// open and carry nothing more, as when a firewall forgets them.
+type relay struct {
+	at     netip.AddrPort
+	mu     sync.Mutex
+	frozen chan struct{} // of the connections so far
+}
+
+func newRelay(t *testing.T, to netip.AddrPort) *relay {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &relay{at: netip.MustParseAddrPort(listener.Addr().String()), frozen: make(chan struct{})}
+	var open []net.Conn
+	var accepting sync.WaitGroup
+	accepting.Go(func() {
+		for {
+			in, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", to.String())
+			if err != nil {
+				in.Close()
+				continue
+			}
+			open = append(open, in, out)
+			r.mu.Lock()
+			frozen := r.frozen
+			r.mu.Unlock()
+			go pass(in, out, frozen)
+			go pass(out, in, frozen)
+		}
+	})
+	t.Cleanup(func() {
+		listener.Close()
+		accepting.Wait()
+		for _, conn := range open {
+			conn.Close()
+		}
+	})
+	return r
+}
+
+// pass copies until either side closes. What arrives after the freeze is lost.
+func pass(to, from net.Conn, frozen <-chan struct{}) {
+	defer to.Close()
+	buf := make([]byte, 1<<16)
+	for {
+		n, err := from.Read(buf)
+		if err != nil {
+			return
+		}
+		select {
+		case <-frozen:
+			continue
+		default:
+		}
+		if _, err := to.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+func (r *relay) freeze() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	close(r.frozen)
+	r.frozen = make(chan struct{})
 }
 
 // nobody is an address that refuses connections.
