@@ -30,6 +30,10 @@ DATAPATH := internal/datapath
 PURE = $(shell go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./internal/... \
 	| grep -v -e '^[^ ]*/$(DATAPATH)' -e /fairlead/test/ | cut -d' ' -f1)
 
+# Packages with tests named MayDie, which let a process die at each of the
+# package's failpoints. They are built with a tag.
+FAILING := ./internal/datapath
+
 # What `make generate` reads and writes, in $(DATAPATH).
 GENERATED := bpf/*.c bpf/*.h generate.go *_bpfel.go *_bpfel.o
 
@@ -40,12 +44,15 @@ build: ## build bin/fairlead
 .PHONY: test
 test: deps lint components ## run every test (root; the first run builds a Kubernetes API server)
 	go test -p 2 -count 1 -timeout 15m -race ./internal/...
+	go test -count 1 -tags failpoints ./internal/failpoint/...
+	go test -p 2 -count 1 -timeout 15m -short -tags failpoints -run MayDie $(FAILING)
 	go test -p 2 -count 1 -timeout 15m ./bench/... ./cmd/... ./docs/... ./examples/... ./test/...
 
 .PHONY: lint
 lint: ## check format, vet, and that the eBPF objects are those of the sources
 	@files=$$(gofmt -l .); [ -z "$$files" ] || { echo "not formatted (gofmt -w):" $$files >&2; exit 1; }
 	go vet ./...
+	go vet -tags failpoints ./...
 	@for script in .ci/run hack/* test/*/*.sh; do bash -n $$script || exit 1; done
 	@cd $(DATAPATH) && sha256sum $(GENERATED) | cmp -s - bpf/SHA256SUMS \
 		|| { echo "eBPF sources and objects differ from the last generation: run \`make generate\`" >&2; exit 1; }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cilium/ebpf"
 
+	"github.com/fairlead-io/fairlead/internal/failpoint"
 	"github.com/fairlead-io/fairlead/internal/model"
 )
 
@@ -159,6 +160,7 @@ func (d *Datapath) adoptSets() error {
 	}
 	d.adoptExtents()
 	d.freeAllSets()
+	failpoint.Hit("open: sets are adopted")
 	if err := d.adoptRanges(); err != nil {
 		return err
 	}
@@ -169,6 +171,7 @@ func (d *Datapath) adoptSets() error {
 		return err
 	}
 	d.frontendCount.Store(int64(len(d.installed)))
+	failpoint.Hit("open: frontends are adopted")
 	return nil
 }
 

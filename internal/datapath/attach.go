@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairlead-io/fairlead/internal/api"
+	"github.com/fairlead-io/fairlead/internal/failpoint"
 	"github.com/fairlead-io/fairlead/internal/model"
 )
 
@@ -54,6 +55,7 @@ func (d *Datapath) Attach() error {
 	if err := d.carryFlows(); err != nil {
 		return err
 	}
+	failpoint.Hit("attach: flows are carried over")
 	if d.cfg.SocketMode == SocketOff {
 		if err := d.makeCurrent(); err != nil {
 			return err
@@ -61,6 +63,7 @@ func (d *Datapath) Attach() error {
 		if err := removeHookLinks(d.cfg.PinPath); err != nil {
 			return err
 		}
+		failpoint.Hit("attach: links are removed")
 		d.beginDevices()
 		return d.takeOver()
 	}
@@ -69,15 +72,18 @@ func (d *Datapath) Attach() error {
 		return err
 	}
 	defer programs.Close()
+	failpoint.Hit("attach: programs are loaded")
 	if err := d.makeCurrent(); err != nil {
 		return err
 	}
 	if err := d.attachedSourceCheck(); err != nil {
 		return err
 	}
+	failpoint.Hit("attach: sources are checked")
 	if err := d.attachHooks(programs); err != nil {
 		return err
 	}
+	failpoint.Hit("attach: links are in place")
 	d.beginDevices()
 	return d.takeOver()
 }
@@ -87,6 +93,7 @@ func (d *Datapath) takeOver() error {
 	if err := d.carryFlows(); err != nil {
 		return err
 	}
+	failpoint.Hit("attach: late flows are carried over")
 	d.backendsLeft()
 	if err := d.dropServiceCIDRs(); err != nil {
 		return err
@@ -291,6 +298,7 @@ func (d *Datapath) putOnHook(folder string, h hook, program *ebpf.Program) error
 	if err := pinned.Update(program); err != nil {
 		return fmt.Errorf("replace the program of the pinned link %s: %w", path, err)
 	}
+	failpoint.Hit("attach: link has the new program")
 	return nil
 }
 
@@ -307,12 +315,15 @@ func attachNew(cgroup, path string, h hook, program *ebpf.Program) error {
 		return err
 	}
 	defer l.Close()
+	failpoint.Hit("attach: new link is made")
 	if err := l.Pin(next); err != nil {
 		return fmt.Errorf("pin the link at %s: %w", next, err)
 	}
+	failpoint.Hit("attach: new link is pinned aside")
 	if err := os.Rename(next, path); err != nil {
 		return errors.Join(fmt.Errorf("put the new link in its place: %w", err), os.Remove(next))
 	}
+	failpoint.Hit("attach: new link is in place")
 	return nil
 }
 

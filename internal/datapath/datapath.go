@@ -15,6 +15,7 @@ import (
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 
+	"github.com/fairlead-io/fairlead/internal/failpoint"
 	"github.com/fairlead-io/fairlead/internal/maglev"
 	"github.com/fairlead-io/fairlead/internal/model"
 )
@@ -216,6 +217,7 @@ func (d *Datapath) open() error {
 	if err := d.addServiceCIDRs(); err != nil {
 		return err
 	}
+	failpoint.Hit("open: new maps are made")
 	return d.adopt()
 }
 
@@ -228,8 +230,10 @@ func (d *Datapath) adopt() error {
 	d.room = newExtents(uint32(len(d.current.slots)))
 	d.shadows = make([]shadow, len(d.current.sets))
 	d.sign()
+	failpoint.Hit("open: signed")
 	if d.replaced != nil {
 		d.adoptOwners(d.replaced)
+		failpoint.Hit("open: owners are kept")
 		return nil
 	}
 	if !d.current.adopted {
@@ -240,6 +244,7 @@ func (d *Datapath) adopt() error {
 	if err := d.barrier.wait(); err != nil {
 		return err
 	}
+	failpoint.Hit("open: no program sees a former set")
 	return d.adoptSets()
 }
 

@@ -13,6 +13,8 @@ import (
 	"github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead-io/fairlead/internal/failpoint"
 )
 
 // Wire says how the packet path is served. The zero value does not serve it.
@@ -156,6 +158,7 @@ func (d *Datapath) syncDevices() (changes int, errs []error) {
 	// A flow that leaves by a device whose programs go would not come back
 	// through one: nothing may choose it any more before they do.
 	changes, err = d.dropSources()
+	failpoint.Hit("devices: former ones are forgotten")
 	if err != nil {
 		d.log.Error("devices that are served no more could not be forgotten, will try again", "error", err)
 	}
@@ -172,6 +175,7 @@ func (d *Datapath) syncDevices() (changes int, errs []error) {
 	if err := a.sweep(func(p point) bool { return wanted[p.index] }); err != nil {
 		d.log.Error("programs on devices that are served no more could not be removed, will try again", "error", err)
 	}
+	failpoint.Hit("devices: former ones have no programs")
 	if !slices.ContainsFunc(errs, func(err error) bool { return err != nil }) {
 		errs = nil
 	}
@@ -200,8 +204,10 @@ func (d *Datapath) serveDevice(a attacher, dev Device) (changes int, err error) 
 		if changed {
 			changes++
 		}
+		failpoint.Hit("devices: program is attached")
 	}
 	n, err := d.putSource(dev)
+	failpoint.Hit("devices: addresses are written")
 	return changes + n, err
 }
 

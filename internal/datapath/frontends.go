@@ -8,6 +8,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead-io/fairlead/internal/failpoint"
 )
 
 // writes are elements to be written.
@@ -70,6 +72,7 @@ func (d *Datapath) announced(w writes, fail func(int, error), write func(writes,
 		part := w.part(first, min(first+announcedAtOnce, len(w.keys)))
 		failPart := func(i int, err error) { fail(first+i, err) }
 		err := d.announce(part)
+		failpoint.Hit("insert: addresses are announced")
 		if err == nil {
 			write(part, failPart)
 		}
@@ -78,6 +81,7 @@ func (d *Datapath) announced(w writes, fail func(int, error), write func(writes,
 				failPart(i, err)
 			}
 		}
+		failpoint.Hit("insert: addresses are settled")
 	}
 }
 
@@ -94,6 +98,7 @@ func (d *Datapath) insert(w writes, fail func(int, error)) {
 		for i := done; i < done+n; i++ {
 			d.install(w.keys[i], w.want[i])
 		}
+		failpoint.Hit("insert: frontends are written")
 		done += n
 		if err != nil {
 			fail(done, d.writeError(w.keys[done], err))
@@ -129,6 +134,7 @@ func (d *Datapath) replace(w writes, fail func(int, error)) {
 		}
 		d.install(k, w.want[i])
 		delete(d.strays, k)
+		failpoint.Hit("insert: frontend is replaced")
 	}
 	if len(w.keys) == 0 || !d.current.adopted {
 		return // no program reads maps that are not in force yet
@@ -138,6 +144,7 @@ func (d *Datapath) replace(w writes, fail func(int, error)) {
 			fail(i, err)
 		}
 	}
+	failpoint.Hit("insert: no program sees a former frontend")
 }
 
 func (d *Datapath) value(k frontendKey, set SetID) frontend {
@@ -165,6 +172,7 @@ func (d *Datapath) deleteKeys(keys []frontendKey) (err error) {
 	defer func() {
 		d.frontendCount.Store(int64(len(d.installed)))
 		err = errors.Join(err, d.settle(keys))
+		failpoint.Hit("delete: addresses are settled")
 	}()
 	for done := 0; done < len(keys); {
 		n, err := d.current.maps[mapFrontends].BatchDelete(keys[done:], nil)
@@ -172,6 +180,7 @@ func (d *Datapath) deleteKeys(keys []frontendKey) (err error) {
 		for _, k := range keys[done : done+n] {
 			d.forget(k)
 		}
+		failpoint.Hit("delete: frontends are deleted")
 		done += n
 		if err == nil {
 			continue
@@ -207,6 +216,7 @@ func (d *Datapath) Prune() (deleted int, err error) {
 		return 0, err
 	}
 	d.strays = map[frontendKey]struct{}{}
+	failpoint.Hit("prune: frontends are deleted")
 	if err := d.settleAll(); err != nil {
 		return len(unwanted), err
 	}
@@ -215,6 +225,7 @@ func (d *Datapath) Prune() (deleted int, err error) {
 	for _, id := range d.known.unclaimed() {
 		err = errors.Join(err, d.ReleaseSet(id))
 	}
+	failpoint.Hit("prune: sets are released")
 	d.freeFormerSets()
 	d.known = newAdopted()
 	if err != nil {

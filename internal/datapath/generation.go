@@ -12,6 +12,8 @@ import (
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead-io/fairlead/internal/failpoint"
 )
 
 // Sizes bound the maps. Each is a number of entries.
@@ -169,6 +171,7 @@ func createGeneration(pinPath string, number int, specs map[string]*ebpf.MapSpec
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, fmt.Errorf("create the folder of new maps: %w", err)
 	}
+	failpoint.Hit("open: folder of new maps is made")
 	g := &generation{number: number, maps: map[string]*ebpf.Map{}, inherited: map[string]bool{}}
 	defer func() {
 		if err != nil {
@@ -192,11 +195,13 @@ func createGeneration(pinPath string, number int, specs map[string]*ebpf.MapSpec
 		if err := m.Pin(filepath.Join(folder, name)); err != nil {
 			return nil, fmt.Errorf("pin map %s: %w", name, err)
 		}
+		failpoint.Hit("open: new map is pinned")
 	}
 	if err := g.mmap(unix.PROT_READ | unix.PROT_WRITE); err != nil {
 		return nil, err
 	}
 	g.meta.Layout = LayoutVersion
+	failpoint.Hit("open: layout is named")
 	return g, nil
 }
 

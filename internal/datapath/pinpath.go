@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead-io/fairlead/internal/failpoint"
 )
 
 // Within the pin path: g1, g2 … hold a generation of maps each, current is a
@@ -48,6 +50,7 @@ func (d *Datapath) makeCurrent() error {
 	if err := d.carryCounters(); err != nil {
 		return err
 	}
+	failpoint.Hit("attach: counters are carried over")
 	path, next := filepath.Join(d.cfg.PinPath, currentLink), filepath.Join(d.cfg.PinPath, nextLink)
 	if err := os.Remove(next); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("remove a left-over link: %w", err)
@@ -55,9 +58,11 @@ func (d *Datapath) makeCurrent() error {
 	if err := os.Symlink(generationName(d.current.number), next); err != nil {
 		return fmt.Errorf("name the current maps: %w", err)
 	}
+	failpoint.Hit("attach: new maps are named aside")
 	if err := os.Rename(next, path); err != nil {
 		return fmt.Errorf("name the current maps: %w", err)
 	}
+	failpoint.Hit("attach: new maps are current")
 	d.current.adopted = true
 	return nil
 }
@@ -68,7 +73,11 @@ func (d *Datapath) dropReplaced() error {
 		d.replaced.close()
 		d.replaced = nil
 	}
-	return removeGenerations(d.cfg.PinPath, generationName(d.current.number))
+	if err := removeGenerations(d.cfg.PinPath, generationName(d.current.number)); err != nil {
+		return err
+	}
+	failpoint.Hit("attach: old maps are removed")
+	return nil
 }
 
 func removeGenerations(pinPath, but string) error {

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"sync/atomic"
 
+	"github.com/fairlead-io/fairlead/internal/failpoint"
 	"github.com/fairlead-io/fairlead/internal/model"
 )
 
@@ -20,6 +21,7 @@ func (d *Datapath) NewOwner() uint32 {
 	for {
 		owner := m.NextOwner
 		m.NextOwner++
+		failpoint.Hit("create: owner is taken")
 		if owner != 0 && d.owners[owner] == 0 {
 			return owner
 		}
@@ -47,10 +49,13 @@ func (d *Datapath) CreateSet(k model.SetKey, owner uint32) (SetID, error) {
 	d.shadows[id] = shadow{owner: owner, role: k.Role}
 	d.owners[owner]++
 	d.current.names[id] = n
+	failpoint.Hit("create: set is named")
 	entry := &d.current.sets[id]
 	atomic.StoreUint64(&entry.Word, packWord(0, 0, 0))
 	atomic.StoreUint32(&entry.AffinitySeconds, 0)
+	failpoint.Hit("create: word is cleared")
 	atomic.StoreUint32(&entry.Owner, owner)
+	failpoint.Hit("create: set is owned")
 	return id, nil
 }
 
@@ -93,6 +98,7 @@ func (d *Datapath) Publish(id SetID, s *model.Set) (changed bool, err error) {
 		if err := d.ensureSourceCheck(); err != nil {
 			return changed, fmt.Errorf("publish backend set %s: %w", s.Key, err)
 		}
+		failpoint.Hit("publish: sources are checked")
 	}
 	if !d.holds(id, s, table, flags) {
 		if err := d.store(id, s, table, flags); err != nil {
@@ -176,16 +182,21 @@ func (d *Datapath) store(id SetID, s *model.Set, table []uint16, flags uint8) er
 		}
 		next.base = first
 		d.writeExtent(next, s, table, generation)
+		failpoint.Hit("publish: extent is written")
 	}
 	if atomic.LoadUint32(&entry.Owner) != next.owner {
 		atomic.StoreUint32(&entry.Owner, next.owner)
 	}
 	atomic.StoreUint32(&entry.AffinitySeconds, s.AffinitySeconds)
+	failpoint.Hit("publish: affinity is stored")
 	atomic.StoreUint32(&entry.Generation, generation)
+	failpoint.Hit("publish: generation is bumped")
 	atomic.StoreUint64(&entry.Word, packWord(next.base, flags, len(s.Backends)))
+	failpoint.Hit("publish: word is stored")
 	d.stores.Add(1)
 	d.shadows[id] = next
 	d.retire(old)
+	failpoint.Hit("publish: former extent is retired")
 	if s.Key.Protocol == model.UDP && old.length > 0 {
 		d.backendsLeft()
 	}
@@ -201,6 +212,7 @@ func (d *Datapath) writeExtent(sh shadow, s *model.Set, table []uint16, generati
 		length:     sh.length,
 		entries:    uint16(len(table)),
 	}.slot(sh.owner)
+	failpoint.Hit("publish: header is written")
 	rest := extent[1:]
 	for i := range s.Backends {
 		rest[i] = slotOf(&s.Backends[i], sh.owner)
@@ -225,11 +237,14 @@ func (d *Datapath) ReleaseSet(id SetID) error {
 	d.shadows[id] = shadow{}
 	entry := &d.current.sets[id]
 	atomic.StoreUint32(&entry.Owner, 0)
+	failpoint.Hit("release: set is disowned")
 	atomic.StoreUint64(&entry.Word, 0)
+	failpoint.Hit("release: word is cleared")
 	if d.current.names[id].Protocol == uint8(model.UDP) {
 		d.backendsLeft()
 	}
 	d.current.names[id] = name{}
+	failpoint.Hit("release: set is unnamed")
 	d.retire(sh)
 	d.retired.sets = append(d.retired.sets, id)
 	d.mu.Unlock()
@@ -256,6 +271,7 @@ func (d *Datapath) addRanges(owner uint32, ranges []netip.Prefix) error {
 			d.ranges[owner] = map[rangeKey]struct{}{}
 		}
 		d.ranges[owner][k] = struct{}{}
+		failpoint.Hit("ranges: range is written")
 	}
 	return nil
 }
@@ -289,6 +305,7 @@ func (d *Datapath) dropRanges(owner uint32, keep map[rangeKey]struct{}) error {
 			return fmt.Errorf("delete source range %s: %w", k.prefix(), err)
 		}
 		delete(d.ranges[owner], k)
+		failpoint.Hit("ranges: range is deleted")
 	}
 	if len(d.ranges[owner]) == 0 {
 		delete(d.ranges, owner)

@@ -27,7 +27,7 @@ import (
 func TestMain(m *testing.M) { lab.Main(m, roles()) }
 
 func roles() map[string]lab.Role {
-	all := map[string]lab.Role{"sockets": socketsRole, "pinned": pinnedRole, "flood": floodRole}
+	all := map[string]lab.Role{"sockets": socketsRole, "pinned": pinnedRole, "flood": floodRole, "crash": crashRole, "caller": callerRole}
 	maps.Copy(all, traffic.Roles)
 	return all
 }

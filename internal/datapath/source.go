@@ -13,6 +13,8 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/cilium/ebpf/features"
 	"github.com/cilium/ebpf/link"
+
+	"github.com/fairlead-io/fairlead/internal/failpoint"
 )
 
 // sourceHook sees each packet of the cgroup's sockets, and so the source that
@@ -116,6 +118,7 @@ func (d *Datapath) detachSourceCheck() error {
 		return fmt.Errorf("detach %s: %w", sourceHook.program, err)
 	}
 	d.sourceCheck.Store(0)
+	failpoint.Hit("compare: source check is detached")
 	return nil
 }
 
