@@ -67,10 +67,15 @@ func (a *Agent) Restart(t testing.TB, flags ...string) {
 // Launch starts an agent, in the cgroup that it serves, as in a cluster.
 func (a *Agent) Launch(t testing.TB, flags ...string) {
 	t.Helper()
-	a.Process = a.Place().Start(t, a.Program, append([]string{
+	a.Process = a.Place().Start(t, a.Program, a.Args(flags...)...)
+}
+
+// Args are the arguments with which an agent of this node is started.
+func (a *Agent) Args(flags ...string) []string {
+	return append([]string{
 		"agent", "--node-name", a.Name, "--cgroup", a.Cgroup.Path(), "--pin-path", a.Pins, "--socket", a.Socket,
 		"--state-file", a.StateFile,
-	}, flags...)...)
+	}, flags...)
 }
 
 // Ready waits until the agent started last has written its first lists.
