@@ -3,9 +3,12 @@
 package soak
 
 import (
+	"fmt"
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/fairlead-io/fairlead/test/rig"
 )
 
 // sizes are those of maps: room for what every run begins with, and some more,
@@ -22,7 +25,7 @@ const agentsLogged = 4
 // launch starts an agent, and does not wait for it.
 func (w *world) launch() {
 	flags := []string{
-		"--kubeconfig", w.cluster.LimitedKubeconfig,
+		"--kubeconfig", w.cluster.LimitedKubeconfig, "--api-server", w.servers[1].URL,
 		"--compare-interval", "1s", "--devices", toOther, "--devices", toOutside,
 		"--node-ip", nodeAddrs.V4.String(), "--node-ip", nodeAddrs.V6.String(),
 	}
@@ -90,5 +93,34 @@ func agentFaults() []action {
 			w.size = w.rand.IntN(len(sizes))
 			w.launch()
 			return nil
+		}},
+		action{name: "node rebooted", weight: 2, can: (*world).agentRuns, do: func(w *world) func() {
+			w.reboot()
+			return nil
 		}})
+}
+
+// reboot takes everything from the kernel that a reboot takes, and starts an
+// agent. What the state file remembers must soon be there again, whether or not
+// an API server can be reached.
+func (w *world) reboot() {
+	w.ledger.interrupt()
+	w.end(syscall.SIGKILL)
+	w.agent.Run(w.t, 0, "cleanup")
+	remembered := w.remembers()
+	w.launch()
+	if !remembered {
+		return
+	}
+	k := w.newWatcher()
+	rig.Eventually(w.t, func() error {
+		entries, err := k.contents()
+		if err != nil {
+			return err
+		}
+		if problem := k.judge(w.ledger.begin(kubernetesKey), entries[kubernetesKey]); problem != "" {
+			return fmt.Errorf("%s %s", kubernetesKey, problem)
+		}
+		return nil
+	})
 }

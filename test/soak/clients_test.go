@@ -19,7 +19,7 @@ const (
 	// promisedTimeout is long, for nothing but a busy machine may delay an
 	// answer that was promised. Others are not waited for.
 	promisedTimeout = 15 * time.Second
-	hopelessTimeout = time.Second
+	hopelessTimeout = 2 * time.Second
 	// breath is between two rounds: the machine has other things to do.
 	breath = 15 * time.Millisecond
 )
@@ -101,12 +101,28 @@ func (c *client) run() {
 		c.open()
 		c.askHeld()
 		c.rounds.Add(1)
-		select {
-		case <-c.stop:
+		if c.stopping() {
 			return
-		case <-time.After(breath):
 		}
+		time.Sleep(breath)
 	}
+}
+
+func (c *client) stopping() bool {
+	select {
+	case <-c.stop:
+		return true
+	default:
+		return false
+	}
+}
+
+// timeout is how long the client waits for an answer.
+func (c *client) timeout(promised bool) time.Duration {
+	if promised && !c.world.proving.Load() {
+		return promisedTimeout
+	}
+	return hopelessTimeout
 }
 
 // open opens a new connection and asks through it. It is kept if there is room.
@@ -122,9 +138,8 @@ func (c *client) open() {
 	if !promised && c.rand.IntN(8) > 0 {
 		return
 	}
-	c.process.Timeout = hopelessTimeout
+	c.process.Timeout = c.timeout(promised)
 	if promised {
-		c.process.Timeout = promisedTimeout
 		c.world.report.opened.Add(1)
 	}
 	at := way.To(to, port).String()
@@ -185,6 +200,9 @@ func (c *client) keep(h *held) bool {
 // that have ended.
 func (c *client) askHeld() {
 	c.held = slices.DeleteFunc(c.held, func(h *held) bool {
+		if c.stopping() {
+			return false
+		}
 		ended := !c.askOne(h)
 		if ended {
 			h.conn.Close()
@@ -199,10 +217,7 @@ func (c *client) askOne(h *held) bool {
 	if h.way.Network == traffic.UDPUnconnected {
 		return c.askUnconnected(h, now)
 	}
-	c.process.Timeout = promisedTimeout
-	if !h.since.promised() {
-		c.process.Timeout = 2 * time.Second
-	}
+	c.process.Timeout = c.timeout(c.mustStay(h))
 	reply := h.conn.Ask()
 	switch {
 	case reply.Error != "":
@@ -224,7 +239,7 @@ func (c *client) askUnconnected(h *held, now attempt) bool {
 	if !now.promised() {
 		return true
 	}
-	c.process.Timeout = promisedTimeout
+	c.process.Timeout = c.timeout(true)
 	reply := h.conn.Ask()
 	switch {
 	case reply.Error != "" && now.promised():

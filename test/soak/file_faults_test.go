@@ -5,16 +5,19 @@ package soak
 import (
 	"errors"
 	"os"
+	"path/filepath"
+	"slices"
 	"syscall"
+
+	"github.com/fairlead-io/fairlead/internal/statefile"
+	"github.com/fairlead-io/fairlead/internal/tables"
 )
 
 // fileFaults are what can happen to the agent's files.
 func fileFaults() []action {
 	return []action{
 		{name: "socket deleted", weight: 1, can: (*world).agentRuns, do: func(w *world) func() {
-			if err := os.Remove(w.agent.Socket); err != nil && !errors.Is(err, os.ErrNotExist) {
-				w.t.Fatal(err)
-			}
+			w.must(os.Remove(w.agent.Socket))
 			// Nothing but a start makes another one.
 			return func() {
 				if w.agentRuns() {
@@ -23,5 +26,58 @@ func fileFaults() []action {
 				w.relaunch()
 			}
 		}},
+		tampers("state file deleted", func(w *world, path string) error { return os.Remove(path) }),
+		tampers("state file cut off", func(w *world, path string) error {
+			info, err := os.Stat(path)
+			if err != nil {
+				return err
+			}
+			return os.Truncate(path, w.rand.Int64N(info.Size()+1))
+		}),
+		tampers("state file damaged", func(w *world, path string) error {
+			text, err := os.ReadFile(path)
+			if err != nil || len(text) == 0 {
+				return err
+			}
+			text[w.rand.IntN(len(text))] ^= 1 << w.rand.IntN(8)
+			return os.WriteFile(path, text, 0o600)
+		}),
+		tampers("state file's folder deleted", func(w *world, path string) error { return os.RemoveAll(filepath.Dir(path)) }),
+		{name: "folder in the place of the state file", weight: 1, can: func(w *world) bool { return !w.obstructed }, do: func(w *world) func() {
+			w.tampered, w.obstructed = true, true
+			w.must(os.Remove(w.agent.StateFile))
+			w.must(os.MkdirAll(w.agent.StateFile, 0o700))
+			return func() {
+				w.must(os.Remove(w.agent.StateFile))
+				w.obstructed = false
+			}
+		}},
 	}
+}
+
+// tampers does something to the state file, which then remembers what it can.
+func tampers(name string, do func(w *world, path string) error) action {
+	return action{name: name, weight: 1, can: func(w *world) bool { return !w.obstructed }, do: func(w *world) func() {
+		w.tampered = true
+		w.must(do(w, w.agent.StateFile))
+		return nil
+	}}
+}
+
+// must fails for any error but that there is nothing to spoil.
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		w.t.Fatal(err)
+	}
+}
+
+// remembers says whether the state file has what a reboot needs.
+func (w *world) remembers() bool {
+	content, err := statefile.Read(w.agent.StateFile)
+	return err == nil && slices.ContainsFunc(content.Memory.Services, func(s tables.RememberedService) bool {
+		return s.Object.Name.String() == kubernetesKey && slices.ContainsFunc(s.Sets, func(set tables.RememberedSet) bool {
+			return len(set.Backends) > 0 && set.Ended == tables.NotEnded
+		})
+	})
 }

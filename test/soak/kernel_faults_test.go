@@ -31,22 +31,16 @@ func kernelFaults() []action {
 			w.fill()
 			return w.drain
 		}},
-		{name: "frontends deleted behind the agent's back", weight: 3, do: func(w *world) func() {
-			w.spoil(func(frontends, _ *ebpf.Map, key, _ []byte) error { return frontends.Delete(key) })
-			return nil
-		}},
-		{name: "backend sets overwritten behind the agent's back", weight: 3, do: func(w *world) func() {
-			w.spoil(func(_, sets *ebpf.Map, _, value []byte) error {
-				id := binary.NativeEndian.Uint32(value[keyBytes:])
-				set, err := sets.LookupBytes(id)
-				if err != nil {
-					return err
-				}
-				clear(set[:wordBytes])
-				return sets.Put(id, set)
-			})
-			return nil
-		}},
+		spoils("frontends deleted behind the agent's back", deleteFrontend),
+		spoils("backend sets overwritten behind the agent's back", func(_, sets *ebpf.Map, _, value []byte) error {
+			id := binary.NativeEndian.Uint32(value[keyBytes:])
+			set, err := sets.LookupBytes(id)
+			if err != nil {
+				return err
+			}
+			clear(set[:wordBytes])
+			return sets.Put(id, set)
+		}),
 		{name: "programs taken off", weight: 2, do: func(w *world) func() {
 			w.ledger.interrupt()
 			w.unpin()
@@ -77,13 +71,28 @@ func (w *world) drain() {
 	w.flood = nil
 }
 
-// spoil does something to each frontend at the ClusterIPs of one Service, with
-// its key and value. What others do to the maps is seen within a comparison,
-// and until then nothing is promised to that Service.
-func (w *world) spoil(do func(frontends, sets *ebpf.Map, key, value []byte) error) {
-	s := w.services[w.rand.IntN(len(w.services))]
-	w.ledger.interrupt(s.key())
+// spoil does something to a frontend, with its key and value.
+type spoil func(frontends, sets *ebpf.Map, key, value []byte) error
+
+func deleteFrontend(frontends, _ *ebpf.Map, key, _ []byte) error { return frontends.Delete(key) }
+
+// spoils spoils one Service. What others do to the maps is found by the next
+// comparison, and until then nothing is promised to it.
+func spoils(name string, do spoil) action {
+	return action{name: name, weight: 3, do: func(w *world) func() {
+		s := w.services[w.rand.IntN(len(w.services))]
+		w.ledger.interrupt(s.key())
+		w.spoil(s, do)
+		return nil
+	}}
+}
+
+// spoil does it to each frontend at the Service's ClusterIPs.
+func (w *world) spoil(s *service, do spoil) {
 	frontends, sets := w.pinned("fairlead_frontends"), w.pinned("fairlead_sets")
+	if frontends == nil || sets == nil {
+		return
+	}
 	defer frontends.Close()
 	defer sets.Close()
 	type element struct{ key, value []byte }
@@ -104,12 +113,10 @@ func (w *world) spoil(do func(frontends, sets *ebpf.Map, key, value []byte) erro
 	}
 }
 
-// pinned opens a map that is in force.
+// pinned opens a map that is in force; nil right after a reboot.
 func (w *world) pinned(name string) *ebpf.Map {
 	m, err := ebpf.LoadPinnedMap(filepath.Join(w.agent.Pins, "current", name), nil)
-	if err != nil {
-		w.t.Fatalf("open a pinned map: %v", err)
-	}
+	w.must(err)
 	return m
 }
 
@@ -118,12 +125,8 @@ func (w *world) pinned(name string) *ebpf.Map {
 func (w *world) unpin() {
 	folder := filepath.Join(w.agent.Pins, "links")
 	links, err := os.ReadDir(folder)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	w.must(err)
 	for _, link := range links {
-		if err := os.Remove(filepath.Join(folder, link.Name())); err != nil && !errors.Is(err, os.ErrNotExist) {
-			w.t.Fatal(err)
-		}
+		w.must(os.Remove(filepath.Join(folder, link.Name())))
 	}
 }

@@ -156,9 +156,11 @@ func (l *ledger) breach(format string, args ...any) {
 	}
 }
 
-// breaches are the broken promises so far.
+// breaches are the broken promises since it was asked last.
 func (l *ledger) breaches() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Clone(l.broken)
+	broken := l.broken
+	l.broken = nil
+	return broken
 }

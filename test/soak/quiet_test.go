@@ -62,6 +62,11 @@ func (w *world) well() error {
 	if err := w.asWritten(); err != nil {
 		return err
 	}
+	if w.remembers() {
+		w.tampered = false
+	} else if !w.tampered {
+		return fmt.Errorf("%s does not remember default/kubernetes", w.agent.StateFile)
+	}
 	return w.reachesAPI()
 }
 

@@ -8,8 +8,11 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fairlead-io/fairlead/test/rig"
 )
 
 // The variables of a run. A failure says how to repeat it.
@@ -21,7 +24,7 @@ const (
 )
 
 // shortRun fits, with what goes before and after it, into a minute.
-const shortRun = 30 * time.Second
+const shortRun = 25 * time.Second
 
 // run is how long a run is, and what it draws from.
 type run struct {
@@ -63,7 +66,42 @@ func TestFaults(t *testing.T) {
 		})
 		w.play(r)
 		fmt.Println(w.report.markdown())
+		w.proveSight()
 	})
+}
+
+// proveSight breaks promises in a world without an agent, which the clients and
+// the watcher must see: a suite that cannot fail says nothing.
+func (w *world) proveSight() {
+	w.t.Helper()
+	w.proving.Store(true)
+	w.end(syscall.SIGKILL)
+	for _, fault := range []struct {
+		name   string
+		breaks func()
+		says   []string
+	}{
+		{"servers end", func() {
+			for _, b := range w.backends {
+				for _, server := range b.Servers {
+					server.Close()
+				}
+			}
+		}, []string{"held open", "a new connection to"}},
+		{"a Service is taken from the kernel", func() { w.spoil(w.services[0], deleteFrontend) }, []string{"in the kernel default/steady"}},
+	} {
+		fault.breaks()
+		seen := ""
+		rig.Eventually(w.t, func() error {
+			seen += strings.Join(w.ledger.breaches(), "\n")
+			for _, text := range fault.says {
+				if !strings.Contains(seen, text) {
+					return fmt.Errorf("%s, and no client says %q:\n%s", fault.name, text, seen)
+				}
+			}
+			return nil
+		})
+	}
 }
 
 // play steps on until the run is over, and ends at a quiet point.

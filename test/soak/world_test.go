@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -42,14 +43,18 @@ const patience = time.Minute
 
 // world is a node with its agent, the API servers, and all that lives there.
 type world struct {
-	t       *testing.T
-	rand    *rand.Rand // draws the steps
-	agent   *rig.Agent
-	size    int            // of the agent's maps: which one of sizes
-	agents  []*lab.Process // the last ones
-	frozen  bool           // the agent is stopped as a debugger stops it
-	ahead   int64          // seconds by which the agent's clock is wrong
-	cutOff  bool           // the node does not reach the API servers
+	t      *testing.T
+	rand   *rand.Rand // draws the steps
+	agent  *rig.Agent
+	size   int            // of the agent's maps: which one of sizes
+	agents []*lab.Process // the last ones
+	frozen bool           // the agent is stopped as a debugger stops it
+	ahead  int64          // seconds by which the agent's clock is wrong
+	cutOff bool           // the node does not reach the API servers
+	// tampered says that the state file need not be whole, obstructed that it
+	// cannot be written.
+	tampered, obstructed bool
+
 	control *lab.NetNS
 	outside *lab.NetNS
 	cluster *kube.Cluster
@@ -64,6 +69,7 @@ type world struct {
 	clients  []*client
 	actions  []action
 	active   []active // in the order in which they began
+	proving  atomic.Bool // promises are broken on purpose
 	report   *report
 	last     []string // steps, in words
 }
