@@ -12,7 +12,7 @@ $(error Go is missing: install the version that go.mod names from https://go.dev
 endif
 
 # Tests and demo load programs into the kernel and make network namespaces.
-NEED_ROOT := $(filter test demo bench e2e,$(MAKECMDGOALS))
+NEED_ROOT := $(filter test demo bench e2e e2e-replay,$(MAKECMDGOALS))
 ifneq ($(NEED_ROOT),)
 ifneq ($(shell id -u),0)
 $(error `make $(firstword $(NEED_ROOT))` runs as root: try `sudo make $(firstword $(NEED_ROOT))`)
@@ -80,13 +80,21 @@ SETS := services,more
 FOCUS :=
 
 .PHONY: e2e
-e2e: build ## run upstream's tests on a cluster of three nodes (root; see test/cluster)
+e2e: cluster ## run upstream's tests on a cluster of three nodes (root; see test/cluster)
+	bin/cluster -proxy '$(PROXY)' -sets '$(SETS)' -focus '$(FOCUS)'
+
+.PHONY: e2e-replay
+e2e-replay: cluster ## replay the API server's incident on such a cluster (root)
+	bin/cluster -replay
+
+# The program runs in pods, too, which have no libraries for it.
+.PHONY: cluster
+cluster: build
 	hack/install-missing gcc=gcc /usr/include/stdlib.h=libc6-dev containerd=containerd runc=runc \
 		/usr/lib/cni/ptp=containernetworking-plugins iptables=iptables nft=nftables debootstrap=debootstrap
 	test/components/build.sh cluster
 	test/cluster/images.sh
-	go build -o bin/cluster ./test/cluster
-	bin/cluster -proxy '$(PROXY)' -sets '$(SETS)' -focus '$(FOCUS)'
+	CGO_ENABLED=0 go build -o bin/cluster ./test/cluster
 
 .PHONY: components
 components: ## build etcd, kube-apiserver and kubectl for the tests, once
@@ -103,4 +111,4 @@ clean: ## remove what was built here (not the cache of test components)
 
 .PHONY: help
 help: ## list the targets
-	@sed -n 's/^\([a-z0-9]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12

@@ -32,6 +32,10 @@ func TestOptions(t *testing.T) {
 		"words that belong nowhere":                {[]string{"services"}, "no flags", true},
 		"a flag that is not there":                 {[]string{"-set", "more"}, "not defined: -set; see -help", true},
 		"a focus that is no regular expression":    {[]string{"-focus", "("}, "read -focus", true},
+		"the replay runs no set":                   {[]string{"-replay", "-rounds", "2", "-retain-limit", "0"}, "fairlead: ", false},
+		"the replay of another proxy":              {[]string{"-replay", "-proxy", "nftables"}, "does without -proxy nftables", true},
+		"a replay without rounds":                  {[]string{"-replay", "-rounds", "0"}, "-rounds 0: there must be one at least", true},
+		"rounds of nothing":                        {[]string{"-rounds", "3"}, "for -replay, which is not given", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got string
@@ -158,9 +162,11 @@ func TestConfigurationFiles(t *testing.T) {
 		"kube-proxy.yaml": spec,
 		"cni.conflist":    spec,
 		"containerd.toml": spec,
-		"kubeconfig":      map[string]string{"Server": controlIP, "Certificate": "/c", "Token": "t"},
+		"kubeconfig":      map[string]string{"Server": controlAddress, "Certificate": "/c", "Token": "t"},
 		"Corefile":        map[string]any{"Server": controlIP, "Kubeconfig": "/k"},
 		"objects.yaml":    map[string]any{"Machines": machines(), "DNS": dnsServiceIP, "Server": controlIP},
+		"intranet.yaml":   map[string]any{"Server": controlIP},
+		"clients.yaml":    map[string]any{"Program": "/program", "Notes": "/notes", "Targets": clientTargets()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text, err := render(name, data)

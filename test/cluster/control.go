@@ -33,6 +33,9 @@ type controller struct {
 	admin user
 	// kubeProxy is the user that Kubernetes' own roles know.
 	kubeProxy user
+	servers   []*apiServer
+	// nodes are the first processes of the nodes.
+	nodes map[string]int
 }
 
 // control brings the cluster up and has the tests run. All it starts ends with
@@ -48,11 +51,15 @@ func control(ctx context.Context, o options) error {
 		began:      time.Now(),
 		admin:      newUser("admin", "system:masters"),
 		kubeProxy:  newUser("system:kube-proxy", ""),
+		nodes:      map[string]int{},
 	}
 	if err := c.bringUp(ctx); err != nil {
 		return err
 	}
-	if len(c.sets) == 0 {
+	if c.replay.on {
+		return c.playIncident(ctx)
+	}
+	if c.waits() {
 		return c.wait(ctx)
 	}
 	for _, s := range c.sets {
@@ -92,6 +99,9 @@ func (c *controller) bringUp(ctx context.Context) error {
 	if err := c.startControllers(ctx); err != nil {
 		return err
 	}
+	if err := c.setStage(ctx); err != nil {
+		return err
+	}
 	if err := c.startNodes(ctx); err != nil {
 		return err
 	}
@@ -101,42 +111,6 @@ func (c *controller) bringUp(ctx context.Context) error {
 	}
 	c.say("%d nodes are ready, with %s on each", nodeCount, c.proxy.name)
 	return nil
-}
-
-// startAPI starts etcd and the API server, and makes what every cluster has.
-func (c *controller) startAPI(ctx context.Context) error {
-	data := c.run("etcd")
-	if err := os.Mkdir(data, 0o700); err != nil {
-		return err
-	}
-	// Nothing has to survive, so nothing has to wait for a disk.
-	if err := unix.Mount("tmpfs", data, "tmpfs", 0, ""); err != nil {
-		return fmt.Errorf("mount a tmpfs for etcd: %w", err)
-	}
-	const client, peer = "http://127.0.0.1:2379", "http://127.0.0.1:2380"
-	err := c.start("etcd", c.program("etcd"), "--data-dir="+filepath.Join(data, "data"), "--unsafe-no-fsync",
-		"--listen-client-urls="+client, "--advertise-client-urls="+client,
-		"--listen-peer-urls="+peer, "--initial-advertise-peer-urls="+peer, "--initial-cluster=default="+peer)
-	if err != nil {
-		return err
-	}
-	if err := c.writeCredentials(); err != nil {
-		return err
-	}
-	err = c.start("kube-apiserver", c.program("kube-apiserver"),
-		"--etcd-servers="+client, "--bind-address="+controlIP, "--secure-port=6443", "--advertise-address="+controlIP,
-		"--tls-cert-file="+c.certificate(), "--tls-private-key-file="+c.key(), "--token-auth-file="+c.run("tokens.csv"),
-		"--authorization-mode=Node,RBAC", "--allow-privileged=true", "--service-cluster-ip-range="+serviceCIDR,
-		"--service-account-issuer=https://kubernetes.default.svc",
-		"--service-account-key-file="+c.key(), "--service-account-signing-key-file="+c.key(),
-		"--kubelet-preferred-address-types=InternalIP")
-	if err != nil {
-		return err
-	}
-	return eventually(ctx, apiTimeout, "the API server is ready", func(ctx context.Context) error {
-		_, err := c.kubectl(ctx, nil, "get", "--raw=/readyz")
-		return err
-	})
 }
 
 // startControllers starts what acts on objects, then makes the first of them.
@@ -182,6 +156,7 @@ func (c *controller) startNodes(ctx context.Context) error {
 			Self: m, Cgroup: nodeCgroup(m.Name), DNS: dnsServiceIP, PodCIDR: podCIDR,
 			Proxy: c.proxy.name, Cache: c.cache, Checkout: c.checkout,
 			Kubeconfig: c.kubeconfig(nodeUser(m)), ProxyKubeconfig: c.kubeconfig(proxyUser.name),
+			KeepProxy: c.replay.on, ProxyFlags: c.replay.agentFlags(),
 		}
 		for _, other := range machines() {
 			if other != m {
@@ -233,6 +208,7 @@ func (c *controller) startNode(spec nodeSpec, ready chan<- error) error {
 			ready <- err
 		}
 	}()
+	c.nodes[spec.Self.Name] = cmd.Process.Pid
 	if err := connect(spec.Self, cmd.Process.Pid); err != nil {
 		return err
 	}
@@ -241,31 +217,4 @@ func (c *controller) startNode(spec nodeSpec, ready chan<- error) error {
 
 func (c *controller) kubectl(ctx context.Context, stdin []byte, args ...string) (string, error) {
 	return runCommand(ctx, stdin, c.program("kubectl"), append([]string{"--kubeconfig=" + c.kubeconfig(c.admin.name)}, args...)...)
-}
-
-func (c *controller) certificate() string { return c.run("server.crt") }
-func (c *controller) key() string         { return c.run("server.key") }
-
-func (c *controller) writeCredentials() error {
-	users := []user{c.admin, c.kubeProxy}
-	for _, m := range machines() {
-		users = append(users, newUser(nodeUser(m), "system:nodes"))
-	}
-	if err := writeTokens(c.run("tokens.csv"), users); err != nil {
-		return err
-	}
-	for _, u := range users {
-		if err := c.writeKubeconfig(u); err != nil {
-			return err
-		}
-	}
-	return writeCertificate(c.certificate(), c.key())
-}
-
-func (c *controller) kubeconfig(user string) string { return c.run(user + ".kubeconfig") }
-
-func (c *controller) writeKubeconfig(u user) error {
-	return renderTo(c.kubeconfig(u.name), "kubeconfig", map[string]string{
-		"Server": controlIP, "Certificate": c.certificate(), "Token": u.token,
-	})
 }

@@ -33,28 +33,11 @@ func writeTokens(path string, users []user) error {
 	return os.WriteFile(path, []byte(text.String()), 0o600)
 }
 
-// writeCertificate writes one certificate that vouches for itself, with every
-// name by which clients call the API server, and its key, which signs the
-// tokens of service accounts, too.
-func writeCertificate(certPath, keyPath string) error {
+// writeCertificates writes a certificate for each server, which vouches for
+// itself, and one file with all of them for clients to trust. The servers have
+// one key, which signs the tokens of service accounts, too.
+func writeCertificates(servers []string, certPath func(server string) string, bundlePath, keyPath string) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return err
-	}
-	now := time.Now()
-	template := &x509.Certificate{
-		SerialNumber:          big.NewInt(now.UnixNano()),
-		Subject:               pkix.Name{CommonName: "kube-apiserver"},
-		NotBefore:             now.Add(-time.Hour),
-		NotAfter:              now.Add(7 * 24 * time.Hour),
-		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		BasicConstraintsValid: true,
-		IsCA:                  true,
-		DNSNames:              []string{"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"},
-		IPAddresses:           []net.IP{net.ParseIP(controlIP), net.ParseIP(apiServiceIP)},
-	}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		return err
 	}
@@ -62,10 +45,40 @@ func writeCertificate(certPath, keyPath string) error {
 	if err != nil {
 		return err
 	}
-	if err := writePEM(certPath, "CERTIFICATE", cert); err != nil {
+	if err := writePEM(keyPath, "EC PRIVATE KEY", private); err != nil {
 		return err
 	}
-	return writePEM(keyPath, "EC PRIVATE KEY", private)
+	var bundle []byte
+	for _, server := range servers {
+		cert, err := newCertificate(server, key)
+		if err != nil {
+			return err
+		}
+		if err := writePEM(certPath(server), "CERTIFICATE", cert); err != nil {
+			return err
+		}
+		bundle = append(bundle, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert})...)
+	}
+	return os.WriteFile(bundlePath, bundle, 0o600)
+}
+
+// newCertificate makes a certificate with the server's own name, and with every
+// name by which clients call the API server.
+func newCertificate(server string, key *ecdsa.PrivateKey) ([]byte, error) {
+	now := time.Now()
+	template := &x509.Certificate{
+		SerialNumber:          big.NewInt(now.UnixNano()),
+		Subject:               pkix.Name{CommonName: server},
+		NotBefore:             now.Add(-time.Hour),
+		NotAfter:              now.Add(7 * 24 * time.Hour),
+		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		BasicConstraintsValid: true,
+		IsCA:                  true,
+		DNSNames:              []string{server, "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"},
+		IPAddresses:           []net.IP{net.ParseIP(controlIP), net.ParseIP(apiServiceIP), net.ParseIP(intranetIP)},
+	}
+	return x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 }
 
 func writePEM(path, kind string, content []byte) error {

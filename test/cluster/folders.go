@@ -52,6 +52,11 @@ func (f folders) run(names ...string) string { return f.below("run", names) }
 func (f folders) logs() string               { return f.below("logs", nil) }
 func (f folders) reports() string            { return f.below("reports", nil) }
 
+// replayReport is what the replay found, and notes is the folder of what its
+// pods saw.
+func (f folders) replayReport() string { return filepath.Join(f.reports(), "replay.json") }
+func (f folders) notes() string        { return filepath.Join(f.reports(), "replay") }
+
 func (f folders) below(folder string, names []string) string {
 	return filepath.Join(append([]string{f.cache, "cluster", folder}, names...)...)
 }

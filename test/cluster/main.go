@@ -2,7 +2,8 @@
 
 // Command cluster brings up a real Kubernetes cluster of three nodes on one
 // machine, with a Service proxy on each, and runs upstream's end-to-end tests
-// against it. `make e2e` builds what it needs and starts it.
+// against it. `make e2e` builds what it needs and starts it. Instead of tests,
+// it replays an incident of the API server against Fairlead: `make e2e-replay`.
 //
 // The program plays every part itself: run, which the user starts, makes a
 // PID, a network and a mount namespace, in which init is process 1; control
@@ -33,7 +34,7 @@ const (
 	exitBroken = 2 // the cluster did not come up, or not to the end
 )
 
-// errSpecs says that upstream's tests found something.
+// errSpecs says that upstream's tests, or the replay, found something.
 var errSpecs = errors.New("specs failed")
 
 func main() {
@@ -64,6 +65,8 @@ func play(part string, args []string) error {
 		return withOptions(args, func(o options) error { return control(ctx, o) })
 	case "node":
 		return beNode(ctx, os.Stdin)
+	case "client":
+		return beClient(ctx, args)
 	case "janitor":
 		return janitor(os.Stdin)
 	}
@@ -73,11 +76,15 @@ func play(part string, args []string) error {
 // options are what the user chooses. They are handed on from part to part as
 // they were written.
 type options struct {
-	proxy proxy
-	sets  []set
-	focus string
+	proxy  proxy
+	sets   []set
+	focus  string
+	replay replayOptions
 	folders
 }
+
+// waits says whether the cluster is for the user, who ends it.
+func (o options) waits() bool { return len(o.sets) == 0 && !o.replay.on }
 
 func withOptions(args []string, do func(options) error) error {
 	flags := flag.NewFlagSet("cluster", flag.ContinueOnError)
@@ -85,6 +92,8 @@ func withOptions(args []string, do func(options) error) error {
 	setNames := flags.String("sets", "services,more", "which sets of upstream's tests to run; none keeps the cluster up until it is interrupted")
 	focus := flags.String("focus", "", "run only the specs of the sets whose name matches this regular expression")
 	cache := flags.String("cache", "", "folder of programs and images")
+	var o options
+	o.replay.addTo(flags)
 	var usage bytes.Buffer
 	flags.SetOutput(&usage)
 	err := flags.Parse(args)
@@ -101,12 +110,18 @@ func withOptions(args []string, do func(options) error) error {
 	if _, err := regexp.Compile(*focus); err != nil {
 		return fmt.Errorf("read -focus: %w", err)
 	}
-	o := options{focus: *focus}
+	o.focus = *focus
 	if o.folders, err = newFolders(*cache); err != nil {
 		return err
 	}
 	if o.proxy, err = findProxy(*proxyName); err != nil {
 		return err
+	}
+	if err := o.replay.check(o.proxy.name); err != nil {
+		return err
+	}
+	if o.replay.on {
+		return do(o)
 	}
 	if o.sets, err = findSets(*setNames); err != nil {
 		return err

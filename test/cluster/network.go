@@ -18,6 +18,9 @@ const (
 	serviceCIDR  = "10.97.0.0/16"
 	apiServiceIP = "10.97.0.1"
 	dnsServiceIP = "10.97.0.10"
+	// intranetIP is that of a load balancer in front of the API server, from a
+	// range of its own.
+	intranetIP = "10.98.0.8"
 )
 
 const nodeCount = 3

@@ -27,8 +27,11 @@ type nodeSpec struct {
 	Cgroup  string
 	DNS     string
 	PodCIDR string
-	// Proxy is the name of the Service proxy.
+	// Proxy is the name of the Service proxy, which may get flags besides, and
+	// may be one that is killed and started again.
 	Proxy           string
+	ProxyFlags      []string
+	KeepProxy       bool
 	Kubeconfig      string
 	ProxyKubeconfig string
 	Cache           string
@@ -161,7 +164,11 @@ func (n *node) startProxy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := n.startPart("proxy", command[0], command[1:]...); err != nil {
+	start := n.startPart
+	if n.KeepProxy {
+		start = n.keepPart
+	}
+	if err := start("proxy", command[0], command[1:]...); err != nil {
 		return err
 	}
 	return eventually(ctx, proxyTimeout, proxy.name+" works", func(ctx context.Context) error { return proxy.check(ctx, n) })
@@ -170,6 +177,11 @@ func (n *node) startProxy(ctx context.Context) error {
 // startPart starts a program of the node, which its log is named after.
 func (n *node) startPart(name, program string, args ...string) error {
 	return n.start(n.Self.Name+"-"+name, program, args...)
+}
+
+// keepPart is for a program that somebody kills.
+func (n *node) keepPart(name, program string, args ...string) error {
+	return n.keep(n.Self.Name+"-"+name, program, args...)
 }
 
 // render writes one of the configuration files into the node's folder.

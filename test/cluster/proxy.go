@@ -59,8 +59,9 @@ func fairleadToken(ctx context.Context, c *controller) (string, error) {
 // /run and a /sys/fs/bpf of its own.
 func fairleadCommand(n *node) ([]string, error) {
 	cgroup, err := proxyCgroup(n.Self.Name)
-	return []string{n.folders().fairlead(), "agent", "--node-name=" + n.Self.Name, "--kubeconfig=" + n.ProxyKubeconfig,
-		"--cgroup=" + cgroup, "--cluster-cidr=" + n.PodCIDR}, err
+	command := []string{n.folders().fairlead(), "agent", "--node-name=" + n.Self.Name, "--kubeconfig=" + n.ProxyKubeconfig,
+		"--cgroup=" + cgroup, "--cluster-cidr=" + n.PodCIDR}
+	return append(command, n.ProxyFlags...), err
 }
 
 func fairleadCheck(ctx context.Context, n *node) error {

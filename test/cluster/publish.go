@@ -5,7 +5,9 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 
+	"github.com/fairlead-io/fairlead/test/cluster/judge"
 	"github.com/fairlead-io/fairlead/test/cluster/report"
 )
 
@@ -35,6 +37,26 @@ func publish(o options) error {
 	}
 	fmt.Printf("\nreports: %s\n", o.reports())
 	if failed {
+		return errSpecs
+	}
+	return nil
+}
+
+// publishReplay prints how the cluster came through the incident. What the
+// replay with the agents as they are found is kept in the checkout.
+func publishReplay(o options) error {
+	result, err := judge.Load(o.replayReport())
+	if err != nil {
+		return err
+	}
+	fmt.Print("\n", result.Summary())
+	if o.replay.asIs() {
+		if err := result.Save(filepath.Join(o.results(), "replay.json")); err != nil {
+			return err
+		}
+	}
+	fmt.Printf("\nreports: %s\n", o.reports())
+	if !result.Good() {
 		return errSpecs
 	}
 	return nil

@@ -43,6 +43,9 @@ func run(ctx context.Context, o options, args []string) error {
 	if err := errors.Join(err, goHome()); err != nil {
 		return err
 	}
+	if o.replay.on {
+		return publishReplay(o)
+	}
 	return publish(o)
 }
 
@@ -88,7 +91,7 @@ func inNamespaces(ctx context.Context, o options, args []string) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	err := cmd.Run()
-	if ctx.Err() != nil && len(o.sets) == 0 {
+	if ctx.Err() != nil && o.waits() {
 		return nil // there is no other end
 	}
 	if ctx.Err() != nil {

@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -27,10 +29,77 @@ func (s supervisor) start(name, program string, args ...string) error {
 }
 
 func (s supervisor) startCommand(name string, cmd *exec.Cmd) error {
-	path := filepath.Join(s.logs, name+".log")
-	log, err := os.Create(path)
+	ended, err := s.launch(name, cmd)
 	if err != nil {
 		return err
+	}
+	go func() { s.fail(<-ended) }()
+	return nil
+}
+
+// keep starts a program, and starts it again whenever it is killed. Any other
+// end is a failure, as it is of every program.
+func (s supervisor) keep(name, program string, args ...string) error {
+	cmd := exec.Command(program, args...)
+	ended, err := s.launch(name, cmd)
+	if err != nil {
+		return err
+	}
+	go func() {
+		reason := <-ended
+		if !wasKilled(cmd.ProcessState) {
+			s.fail(reason)
+			return
+		}
+		if err := s.keep(name, program, args...); err != nil {
+			s.fail(err)
+		}
+	}()
+	return nil
+}
+
+func wasKilled(state *os.ProcessState) bool {
+	status, ok := state.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGKILL
+}
+
+// task is a program that may end once it is asked to.
+type task struct {
+	process *os.Process
+	asked   atomic.Bool
+	done    chan struct{} // closed when it has ended
+}
+
+// startTask starts a program that fails the cluster only if it ends unasked.
+func (s supervisor) startTask(name, program string, args ...string) (*task, error) {
+	cmd := exec.Command(program, args...)
+	ended, err := s.launch(name, cmd)
+	if err != nil {
+		return nil, err
+	}
+	t := &task{process: cmd.Process, done: make(chan struct{})}
+	go func() {
+		if reason := <-ended; !t.asked.Load() {
+			s.fail(reason)
+		}
+		close(t.done)
+	}()
+	return t, nil
+}
+
+// terminate asks the program to end, and does not wait for that.
+func (t *task) terminate() error {
+	t.asked.Store(true)
+	return t.process.Signal(syscall.SIGTERM)
+}
+
+// launch starts a program, and tells how it ended. What one of the same name
+// said before stays in the log.
+func (s supervisor) launch(name string, cmd *exec.Cmd) (ended <-chan error, err error) {
+	path := filepath.Join(s.logs, name+".log")
+	log, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
 	}
 	defer log.Close()
 	if cmd.Stdout == nil {
@@ -38,12 +107,13 @@ func (s supervisor) startCommand(name string, cmd *exec.Cmd) error {
 	}
 	cmd.Stderr = log
 	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start %s: %w", name, err)
+		return nil, fmt.Errorf("start %s: %w", name, err)
 	}
+	end := make(chan error, 1)
 	go func() {
-		s.fail(fmt.Errorf("%s ended: %s: %s", name, outcome(cmd.Wait()), lastLine(path)))
+		end <- fmt.Errorf("%s ended: %s: %s", name, outcome(cmd.Wait()), lastLine(path))
 	}()
-	return nil
+	return end, nil
 }
 
 func outcome(err error) string {

@@ -5,6 +5,8 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +34,46 @@ func TestAProgramThatEndsIsTheReason(t *testing.T) {
 				t.Errorf("the wait ended with %v, want %q", err, c.want)
 			}
 		})
+	}
+}
+
+func TestAProgramThatMayBeKilledIsStartedAgain(t *testing.T) {
+	ctx, fail := context.WithCancelCause(t.Context())
+	s := supervisor{t.TempDir(), fail}
+	// It kills itself the first time, and ends otherwise the second.
+	err := s.keep("proxy", "sh", "-c", `cd "$0"; if [ -e again ]; then echo again; exit 3; fi; touch again; echo first; kill -9 $$`, s.logs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-ctx.Done()
+	if got := context.Cause(ctx).Error(); got != "proxy ended: exit status 3: again" {
+		t.Errorf("the second end: %s", got)
+	}
+	if log, err := os.ReadFile(filepath.Join(s.logs, "proxy.log")); err != nil || string(log) != "first\nagain\n" {
+		t.Errorf("the log of both: %q, %v", log, err)
+	}
+}
+
+func TestATaskMayEndWhenItIsAsked(t *testing.T) {
+	ctx, fail := context.WithCancelCause(t.Context())
+	s := supervisor{t.TempDir(), fail}
+	asked, err := s.startTask("asked", "sleep", "60")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := asked.terminate(); err != nil {
+		t.Fatal(err)
+	}
+	<-asked.done
+	if ctx.Err() != nil {
+		t.Errorf("the end that was asked for fails the cluster: %v", context.Cause(ctx))
+	}
+	if _, err := s.startTask("unasked", "sh", "-c", "echo bye"); err != nil {
+		t.Fatal(err)
+	}
+	<-ctx.Done()
+	if got := context.Cause(ctx).Error(); got != "unasked ended: exit status 0: bye" {
+		t.Errorf("the end that nobody asked for: %s", got)
 	}
 }
 

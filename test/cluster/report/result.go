@@ -59,9 +59,10 @@ func (r Result) Save(folder string) error {
 	return os.WriteFile(filepath.Join(folder, r.Proxy+"-"+r.Set+".json"), text.Bytes(), 0o644)
 }
 
-// Load reads the results of a folder, sorted by proxy and set.
+// Load reads the results of a folder, sorted by proxy and set. The names of
+// other files that are kept there have no hyphen.
 func Load(folder string) ([]Result, error) {
-	paths, err := filepath.Glob(filepath.Join(folder, "*.json"))
+	paths, err := filepath.Glob(filepath.Join(folder, "*-*.json"))
 	if err != nil {
 		return nil, err
 	}
