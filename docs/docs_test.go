@@ -5,6 +5,7 @@
 package docs
 
 import (
+	"errors"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -13,6 +14,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -129,7 +131,7 @@ func textOf(source []byte, name string) (string, error) {
 	return "", fmt.Errorf("there is no such test in it")
 }
 
-// Links between pages, and to files, lead somewhere.
+// Links between pages, to files, and to tests lead somewhere.
 func TestLinks(t *testing.T) {
 	pages, err := filepath.Glob("*.md")
 	if err != nil {
@@ -145,7 +147,11 @@ func TestLinks(t *testing.T) {
 			if target == "" || strings.Contains(target, "://") {
 				continue
 			}
-			if _, err := os.Stat(filepath.Join(filepath.Dir(page), target)); err != nil {
+			text, err := os.ReadFile(filepath.Join(filepath.Dir(page), target))
+			if err == nil && strings.HasSuffix(target, "_test.go") {
+				_, err = textOf(text, m[1])
+			}
+			if err != nil && !errors.Is(err, syscall.EISDIR) {
 				t.Errorf("%s: [%s] leads nowhere: %v", page, m[1], err)
 			}
 		}
