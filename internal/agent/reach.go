@@ -57,7 +57,11 @@ type reach struct {
 
 // openReach reads how the API server is reached. Nothing is dialled yet.
 func (a *Agent) openReach() error {
-	cfg := apiserver.Config{Kubeconfig: a.cfg.Kubeconfig, Servers: a.cfg.APIServers, Exempt: a.exempt, Log: a.log}
+	cfg := apiserver.Config{
+		Kubeconfig: a.cfg.Kubeconfig, Servers: a.cfg.APIServers, Log: a.log,
+		// The datapath is opened before anything is dialled.
+		Exempt: func(fd uintptr) error { return a.datapath.Exempt(fd) },
+	}
 	if failpoint.Off("endpoints") {
 		cfg.Servers = nil
 	}
@@ -67,14 +71,6 @@ func (a *Agent) openReach() error {
 	}
 	a.reach = &reach{client: client, connected: make(chan struct{}), judge: make(chan struct{}, 1)}
 	return nil
-}
-
-// exempt lets a socket of the agent's own through untranslated.
-func (a *Agent) exempt(fd uintptr) error {
-	if failpoint.Off("exempt") {
-		return nil
-	}
-	return a.datapath.Exempt(fd)
 }
 
 // recall takes up what earlier agents have left: where the API server is, and
