@@ -291,11 +291,10 @@ func (k *keeper) kept(key model.SetKey) []model.Backend {
 func (k *keeper) backends(s *keptSet) []model.Backend {
 	var answered, all []model.Backend
 	for _, b := range s.backends {
-		b.Local = b.Node != "" && b.Node == k.node.Name
 		if s.isLost(&b, k.node) {
 			continue
 		}
-		b.State = model.StateUnverified
+		b.Local, b.State = isLocal(&b, k.node), model.StateUnverified
 		all = append(all, b)
 		if _, has := s.answered[b.AddrPort]; has {
 			b.State = model.StateRetained
@@ -311,8 +310,11 @@ func (k *keeper) backends(s *keptSet) []model.Backend {
 // isLost says that a backend's address may be another's by now: a node gives
 // those of its pods away anew when it starts.
 func (s *keptSet) isLost(b *model.Backend, node *model.Node) bool {
-	return s.rebooted && b.Local && !slices.Contains(node.Addresses, b.AddrPort.Addr())
+	return s.rebooted && isLocal(b, node) && !slices.Contains(node.Addresses, b.AddrPort.Addr())
 }
+
+// isLocal is asked anew, for a file may have been another node's.
+func isLocal(b *model.Backend, node *model.Node) bool { return b.Node != "" && b.Node == node.Name }
 
 func findKept(sets []keptSet, key model.SetKey) (int, bool) {
 	return slices.BinarySearchFunc(sets, key, func(s keptSet, k model.SetKey) int { return s.key.Compare(k) })

@@ -27,10 +27,19 @@ func (k *keeper) memory() (RememberedService, bool) {
 	for i, s := range k.sets {
 		m.Sets[i] = RememberedSet{
 			PortName: s.key.PortName, Protocol: s.key.Protocol, Family: s.key.Family, Role: s.key.Role,
-			Backends: s.own(), Emptied: s.emptied.Round(0), Ended: s.ended,
+			Backends: k.mine(&k.sets[i]), Emptied: s.emptied.Round(0), Ended: s.ended,
 		}
 	}
 	return m, true
+}
+
+// mine are the backends that may be used again: not those that belong to
+// something else, or may.
+func (k *keeper) mine(s *keptSet) []model.Backend {
+	if !s.rebooted {
+		return s.own()
+	}
+	return slices.DeleteFunc(slices.Clone(s.own()), func(b model.Backend) bool { return s.isLost(&b, k.node) })
 }
 
 // sameMemory says that the file need not be written. That an object has a new
@@ -45,8 +54,11 @@ func sameObject(a, b *model.Service) bool {
 	if a == b {
 		return true
 	}
+	if a == nil || b == nil || !a.CreationTimestamp.Equal(b.CreationTimestamp) {
+		return false
+	}
 	one, other := *a, *b
-	one.ResourceVersion, other.ResourceVersion = "", ""
+	one.ResourceVersion, one.CreationTimestamp = other.ResourceVersion, other.CreationTimestamp
 	return reflect.DeepEqual(one, other)
 }
 
@@ -97,8 +109,7 @@ func (s *keptSet) remain(limit time.Duration, now time.Time) {
 	if s.emptied.After(now) {
 		s.emptied = now
 	}
-	left := max(0, min(limit, limit-now.Sub(s.emptied)))
-	s.deadline = now.Add(left)
+	s.deadline = now.Add(max(0, limit-now.Sub(s.emptied)))
 }
 
 // soundService says that Compile can read the Service.

@@ -158,6 +158,32 @@ func TestRestore(t *testing.T) {
 	}
 }
 
+// What is gone with the first start of a node is not remembered over a second
+// start of the agent.
+func TestThisNodesPodsAreForgottenOnceItStarted(t *testing.T) {
+	k := successor(t, remembering(t, nil), 10*time.Second)
+	k.Restore()
+	k.Flush()
+	next := successor(t, throughJSON(t, k.Memory()), 20*time.Second)
+	next.put(service(web), slice())
+	next.list()
+	if got, want := next.outcome(), "forward 10.0.0.2=unverified"; got != want {
+		t.Errorf("connections meet %q, want %q", got, want)
+	}
+}
+
+func TestAServiceThatWasGoneAtTheStartKeepsNothing(t *testing.T) {
+	k := successor(t, remembering(t, nil), 10*time.Second)
+	k.list()
+	if m := k.Memory(); len(m.Services) != 0 {
+		t.Errorf("remembered is %+v", m)
+	}
+	k.put(service(web))
+	if got := k.outcome(); got != nothing {
+		t.Errorf("connections meet %q", got)
+	}
+}
+
 func (k *kept) setAddresses(addresses ...string) {
 	node := thisNode
 	for _, a := range addresses {
