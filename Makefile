@@ -12,7 +12,7 @@ $(error Go is missing: install the version that go.mod names from https://go.dev
 endif
 
 # Tests and demo load programs into the kernel and make network namespaces.
-NEED_ROOT := $(filter test demo bench e2e e2e-replay,$(MAKECMDGOALS))
+NEED_ROOT := $(filter test demo demo-incident-1 bench e2e e2e-replay,$(MAKECMDGOALS))
 ifneq ($(NEED_ROOT),)
 ifneq ($(shell id -u),0)
 $(error `make $(firstword $(NEED_ROOT))` runs as root: try `sudo make $(firstword $(NEED_ROOT))`)
@@ -60,6 +60,10 @@ lint: ## check format, vet, and that the eBPF objects are those of the sources
 .PHONY: demo
 demo: build ## show what Fairlead does, on this machine (root)
 	bin/fairlead demo
+
+.PHONY: demo-incident-1
+demo-incident-1: build components ## play the first incident on real API servers, on this machine (root)
+	bin/fairlead demo incident-1
 
 .PHONY: bench
 bench: deps ## run the benchmarks; the budgets stand beside them (root)
@@ -111,4 +115,4 @@ clean: ## remove what was built here (not the cache of test components)
 
 .PHONY: help
 help: ## list the targets
-	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 18

@@ -32,9 +32,10 @@ const stageVariable = "FAIRLEAD_DEMO_INSIDE"
 func Inside() bool { return os.Getenv(stageVariable) != "" }
 
 // Run makes a scratch cgroup and namespaces, plays the demo in them, and takes
-// all of it away again, however the demo ends. Its error says what went wrong;
-// that the demo found something amiss is one, too.
-func Run(ctx context.Context, out, errOut io.Writer) (err error) {
+// all of it away again, however the demo ends. The demo is this program with
+// the arguments, in which Inside is true. The error says what went wrong, and is
+// ErrNotAsTold if it was the demo.
+func Run(ctx context.Context, out, errOut io.Writer, args ...string) (err error) {
 	if os.Geteuid() != 0 {
 		return errors.New("the demo loads eBPF programs and makes namespaces: run it as root")
 	}
@@ -61,7 +62,7 @@ func Run(ctx context.Context, out, errOut io.Writer) (err error) {
 	if err != nil {
 		return fmt.Errorf("find this program's file: %w", err)
 	}
-	cmd := exec.CommandContext(ctx, self, "demo")
+	cmd := exec.CommandContext(ctx, self, args...)
 	cmd.Env = append(os.Environ(), stageVariable+"="+work, "FAIRLEAD_DEMO_CGROUP="+scratch)
 	cmd.Stdout, cmd.Stderr = out, errOut
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
@@ -79,7 +80,7 @@ func Run(ctx context.Context, out, errOut io.Writer) (err error) {
 	}
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
-		return errFailed
+		return ErrNotAsTold
 	}
 	if err != nil {
 		return fmt.Errorf("start the demo in its namespaces: %w", err)
@@ -87,4 +88,6 @@ func Run(ctx context.Context, out, errOut io.Writer) (err error) {
 	return nil
 }
 
-var errFailed = errors.New("the demo did not go as it should: what went wrong stands above")
+// ErrNotAsTold says that a demo did not go as it should. It has said what went
+// wrong.
+var ErrNotAsTold = errors.New("the demo did not go as it should: what went wrong stands above")

@@ -39,14 +39,15 @@ func traces(t *testing.T, temp string) []string {
 	return append(cgroups, folders...)
 }
 
-func command(t *testing.T, binary string) (*exec.Cmd, string) {
+func command(t *testing.T, binary string, args ...string) (*exec.Cmd, string) {
+	t.Helper()
 	// A socket's path must be short.
 	temp, err := os.MkdirTemp("", "fl")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(temp) })
-	cmd := exec.Command(binary, "demo")
+	cmd := exec.Command(binary, append([]string{"demo"}, args...)...)
 	cmd.Env = append(os.Environ(), "TMPDIR="+temp)
 	return cmd, temp
 }
@@ -83,23 +84,29 @@ func TestDemo(t *testing.T) {
 	})
 
 	t.Run("after Ctrl-C nothing is left behind", func(t *testing.T) {
-		cmd, temp := command(t, binary)
-		before := traces(t, temp)
-		var out bytes.Buffer
-		cmd.Stdout, cmd.Stderr = &out, &out
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
 		// Any moment will do; this one is in the middle of the first scene.
-		time.Sleep(300 * time.Millisecond)
-		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Wait(); err == nil || !strings.Contains(out.String(), "interrupted") {
-			t.Errorf("demo ended with %v, output:\n%s", err, out.String())
-		}
-		if after := traces(t, temp); !slices.Equal(before, after) {
-			t.Errorf("left behind: %v, before: %v", after, before)
-		}
+		interrupted(t, binary, 300*time.Millisecond)
 	})
+}
+
+// interrupted runs a demo and stops it amid what it does.
+func interrupted(t *testing.T, binary string, after time.Duration, args ...string) {
+	t.Helper()
+	cmd, temp := command(t, binary, args...)
+	before := traces(t, temp)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(after)
+	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err == nil || !strings.Contains(out.String(), "interrupted") {
+		t.Errorf("demo ended with %v, output:\n%s", err, out.String())
+	}
+	if after := traces(t, temp); !slices.Equal(before, after) {
+		t.Errorf("left behind: %v, before: %v", after, before)
+	}
 }

@@ -72,20 +72,26 @@ func inNewNamespace(f func() error) error {
 	return <-result
 }
 
-func (n *network) plug() error {
-	veth := &netlink.Veth{
-		LinkAttrs: netlink.LinkAttrs{Name: "pods"},
-		PeerName:  "eth0", PeerNamespace: netlink.NsFd(n.podsNS),
-	}
-	if err := n.node.LinkAdd(veth); err != nil {
-		return fmt.Errorf("join node and pods: %w", err)
-	}
-	var err error
-	if n.cable, err = bringUp(n.node, "pods"); err != nil {
-		return err
-	}
-	n.podCable, err = bringUp(n.pods, "eth0")
+func (n *network) plug() (err error) {
+	n.cable, n.podCable, err = join(n.node, n.pods, n.podsNS, "pods")
 	return err
+}
+
+// join lays a cable between the node and another namespace: its node's end has
+// the name of what is there, the other one is eth0.
+func join(node, there *netlink.Handle, ns netns.NsHandle, name string) (cable, end netlink.Link, err error) {
+	veth := &netlink.Veth{
+		LinkAttrs: netlink.LinkAttrs{Name: name},
+		PeerName:  "eth0", PeerNamespace: netlink.NsFd(ns),
+	}
+	if err := node.LinkAdd(veth); err != nil {
+		return nil, nil, fmt.Errorf("join node and %s: %w", name, err)
+	}
+	if cable, err = bringUp(node, name); err != nil {
+		return nil, nil, err
+	}
+	end, err = bringUp(there, "eth0")
+	return cable, end, err
 }
 
 func bringUp(h *netlink.Handle, name string) (netlink.Link, error) {
@@ -116,9 +122,19 @@ func addAddress(h *netlink.Handle, l netlink.Link, a netip.Addr) error {
 }
 
 func addRoute(h *netlink.Handle, l netlink.Link, a netip.Addr) error {
-	route := &netlink.Route{LinkIndex: l.Attrs().Index, Dst: hostNet(a), Scope: netlink.SCOPE_LINK}
+	return replaceRoute(h, &netlink.Route{LinkIndex: l.Attrs().Index, Dst: hostNet(a), Scope: netlink.SCOPE_LINK})
+}
+
+// addRouteVia leads through another machine on the cable.
+func addRouteVia(h *netlink.Handle, l netlink.Link, a, via netip.Addr) error {
+	return replaceRoute(h, &netlink.Route{
+		LinkIndex: l.Attrs().Index, Dst: hostNet(a), Gw: via.AsSlice(), Flags: int(netlink.FLAG_ONLINK),
+	})
+}
+
+func replaceRoute(h *netlink.Handle, route *netlink.Route) error {
 	if err := h.RouteReplace(route); err != nil {
-		return fmt.Errorf("add a route to %s: %w", a, err)
+		return fmt.Errorf("add a route to %s: %w", route.Dst, err)
 	}
 	return nil
 }
@@ -130,23 +146,15 @@ func hostNet(a netip.Addr) *net.IPNet {
 // serve gives a pod its address and starts its server, which answers every
 // connection or datagram with its own address.
 func (n *network) serve(ctx context.Context, at netip.AddrPort, p model.Protocol) error {
-	if err := addAddress(n.pods, n.podCable, at.Addr()); err != nil {
+	if err := n.addPod(at.Addr()); err != nil {
 		return err
 	}
-	if err := addRoute(n.node, n.cable, at.Addr()); err != nil {
-		return err
+	// The socket belongs to the namespace of the thread that makes it.
+	var err error
+	if entered := do(n.podsNS, func() { err = listen(ctx, at, p) }); entered != nil {
+		return entered
 	}
-	result := make(chan error)
-	go func() {
-		// The socket belongs to the namespace of the thread that makes it.
-		runtime.LockOSThread()
-		if err := netns.Set(n.podsNS); err != nil {
-			result <- err
-			return
-		}
-		result <- listen(ctx, at, p)
-	}()
-	if err := <-result; err != nil {
+	if err != nil {
 		return fmt.Errorf("start the server %s/%s: %w", at, p, err)
 	}
 	return nil

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"os"
 	"runtime"
 	"strings"
 	"text/tabwriter"
@@ -28,7 +27,7 @@ var (
 func Play(ctx context.Context, out, errOut io.Writer) error {
 	// The agent is to die with the thread that started it: keep that thread.
 	runtime.LockOSThread()
-	s, err := newStage(out, errOut)
+	s, err := newStage(out, errOut, netip.MustParseAddr("172.20.0.11"), netip.MustParseAddr("fd00:20::11"))
 	if err != nil {
 		return err
 	}
@@ -54,7 +53,7 @@ func (s *stage) examples(ctx context.Context) error {
 	if err := s.placeAll(); err != nil {
 		return err
 	}
-	if err := s.startAgent(); err != nil {
+	if err := s.serveExamples(); err != nil {
 		return err
 	}
 	rows, err := s.client.Frontends(ctx)
@@ -69,6 +68,11 @@ func (s *stage) examples(ctx context.Context) error {
 	}
 	s.title("2. Connections through these addresses, from a process of this node")
 	return s.connectAll(rows)
+}
+
+// serveExamples starts the agent of the node n1 that the examples speak of.
+func (s *stage) serveExamples() error {
+	return s.startAgent("--node-name", "n1", "--manifests", s.manifests, "--cluster-cidr", "10.0.0.0/16")
 }
 
 // connectAll dials every row that a process of this node can reach, three
@@ -236,7 +240,7 @@ func (s *stage) steps() error {
 		return err
 	}
 	time.Sleep(200 * time.Millisecond)
-	if err := s.startAgent(); err != nil {
+	if err := s.serveExamples(); err != nil {
 		return err
 	}
 	after, err := s.kernelDump()
@@ -285,7 +289,6 @@ func (s *stage) farewell(context.Context) error {
 		return fmt.Errorf("connect without an agent: %w", err)
 	}
 	fmt.Fprintf(s.out, "%s answered by %s\n", intranetVIP, answer)
-	folder := os.Getenv(stageVariable)
-	fmt.Fprintf(s.out, "\nThe demo is over; its namespaces, its cgroup and %s are removed.\n", folder)
+	fmt.Fprintf(s.out, "\nThe demo is over; its namespaces, its cgroup and %s are removed.\n", s.work)
 	return nil
 }

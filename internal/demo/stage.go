@@ -26,13 +26,11 @@ import (
 	"github.com/fairlead-io/fairlead/internal/model"
 )
 
-// nodeName is the node of the examples that the demo plays.
-const nodeName = "n1"
-
 // stage is the scene of the demo: the namespaces, the agent and its folder.
 type stage struct {
 	out, errOut io.Writer
 	self        string
+	work        string // the folder of all files
 	cgroup      string
 	manifests   string
 	pinPath     string
@@ -44,12 +42,14 @@ type stage struct {
 	servers     map[string]bool // by address and protocol
 }
 
-// newStage sets the scene inside the namespaces that Run made.
-func newStage(out, errOut io.Writer) (*stage, error) {
+// newStage sets the scene inside the namespaces that Run made, on a node with
+// these addresses.
+func newStage(out, errOut io.Writer, node ...netip.Addr) (*stage, error) {
 	work := os.Getenv(stageVariable)
 	s := &stage{
 		out: out, errOut: errOut,
 		servers:   map[string]bool{},
+		work:      work,
 		cgroup:    os.Getenv("FAIRLEAD_DEMO_CGROUP"),
 		manifests: filepath.Join(work, "manifests"),
 		pinPath:   filepath.Join(work, "bpffs", "fairlead"),
@@ -72,20 +72,20 @@ func newStage(out, errOut io.Writer) (*stage, error) {
 	if err := unix.Mount("bpf", bpffs, "bpf", 0, "mode=700"); err != nil {
 		return nil, fmt.Errorf("mount a bpffs: %w", err)
 	}
-	s.network, err = newNetwork([]netip.Addr{netip.MustParseAddr("172.20.0.11"), netip.MustParseAddr("fd00:20::11")})
+	s.network, err = newNetwork(node)
 	return s, err
 }
 
 // startAgent runs the agent as a user would. When it dies, so does nothing
 // else.
-func (s *stage) startAgent() error {
+func (s *stage) startAgent(flags ...string) error {
 	log, err := os.OpenFile(s.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return fmt.Errorf("open the agent's log: %w", err)
 	}
 	defer log.Close()
-	s.agent = exec.Command(s.self, "agent", "--node-name", nodeName, "--manifests", s.manifests,
-		"--cgroup", s.cgroup, "--pin-path", s.pinPath, "--socket", s.socket, "--cluster-cidr", "10.0.0.0/16")
+	s.agent = exec.Command(s.self, append([]string{"agent",
+		"--cgroup", s.cgroup, "--pin-path", s.pinPath, "--socket", s.socket}, flags...)...)
 	s.agent.Env = without(os.Environ(), stageVariable)
 	s.agent.Stdout, s.agent.Stderr = log, log
 	s.agent.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
