@@ -71,8 +71,8 @@ func TestAnswersInFlight(t *testing.T) {
 				ours := newAuthority(t)
 				a, b := ours.serve(serving{http1: http1}), ours.serve(serving{http1: http1})
 				c := ours.client(quick(), a.url())
-				c.Learn(Slices, at(b))
 				connect(t, c)
+				c.Learn(Slices, at(b))
 				return c, a
 			}
 			t.Run(fmt.Sprintf("a watch ends as if cut off when %s (HTTP/1: %v)", tc.name, http1), func(t *testing.T) {
