@@ -35,6 +35,7 @@ func TestOptions(t *testing.T) {
 		"the replay runs no set":                   {[]string{"-replay", "-rounds", "2", "-retain-limit", "0"}, "fairlead: ", false},
 		"the replay of another proxy":              {[]string{"-replay", "-proxy", "nftables"}, "does without -proxy nftables", true},
 		"a replay without rounds":                  {[]string{"-replay", "-rounds", "0"}, "-rounds 0: there must be one at least", true},
+		"a limit that is no time":                  {[]string{"-replay", "-retain-limit", "soon"}, `-retain-limit: time: invalid duration "soon"`, true},
 		"rounds of nothing":                        {[]string{"-rounds", "3"}, "for -replay, which is not given", true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -111,20 +111,26 @@ func withOptions(args []string, do func(options) error) error {
 		return fmt.Errorf("read -focus: %w", err)
 	}
 	o.focus = *focus
-	if o.folders, err = newFolders(*cache); err != nil {
+	if err := o.find(*cache, *proxyName, *setNames); err != nil {
 		return err
 	}
-	if o.proxy, err = findProxy(*proxyName); err != nil {
+	return do(o)
+}
+
+// find takes what the user chose by name.
+func (o *options) find(cache, proxyName, setNames string) (err error) {
+	if o.folders, err = newFolders(cache); err != nil {
+		return err
+	}
+	if o.proxy, err = findProxy(proxyName); err != nil {
 		return err
 	}
 	if err := o.replay.check(o.proxy.name); err != nil {
 		return err
 	}
 	if o.replay.on {
-		return do(o)
+		return nil // it is played instead of any set
 	}
-	if o.sets, err = findSets(*setNames); err != nil {
-		return err
-	}
-	return do(o)
+	o.sets, err = findSets(setNames)
+	return err
 }

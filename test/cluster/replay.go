@@ -44,6 +44,11 @@ func (r *replayOptions) check(proxy string) error {
 		return fmt.Errorf("-replay looks at Fairlead's agents: it does without -proxy %s", proxy)
 	case r.rounds < 1:
 		return fmt.Errorf("-rounds %d: there must be one at least", r.rounds)
+	case r.retainLimit == "":
+		return nil
+	}
+	if _, err := time.ParseDuration(r.retainLimit); err != nil {
+		return fmt.Errorf("-retain-limit: %w", err)
 	}
 	return nil
 }
