@@ -100,8 +100,13 @@ func (s *expectedSet) judge(at netip.AddrPort, v Verdict) {
 		return
 	}
 	s.answered[at] = v == VerdictAnswers
-	s.had = s.without(s.isForeign)
+	s.drop()
 	s.on = len(s.had) > 0
+}
+
+// drop leaves the foreign ones out until the API names them anew.
+func (s *expectedSet) drop() {
+	s.had, s.foreign = s.without(s.isForeign), map[netip.AddrPort]bool{}
 }
 
 // pass is the limit at a moment.
@@ -126,7 +131,7 @@ func (s *expectedSet) empty(now time.Time) {
 	if s.emptied.IsZero() {
 		s.emptied = now
 	}
-	s.had = s.without(s.isForeign)
+	s.drop()
 	s.on = !s.over && len(s.had) > 0
 	s.pass(now)
 }
@@ -200,7 +205,7 @@ func (x *expected) restart(node model.Node, now time.Time) {
 func (x *expected) restore(node model.Node, now time.Time) (any bool) {
 	for _, s := range x.sets {
 		s.rebooted = true
-		s.had = s.without(s.isForeign)
+		s.drop()
 		s.on = !s.over && len(s.without(lostOn(s, node))) > 0 && (s.emptied.IsZero() || now.Before(s.emptied.Add(historyLimit)))
 		any = any || s.on
 	}
