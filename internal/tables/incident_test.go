@@ -6,10 +6,12 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/txtar"
 
@@ -30,13 +32,13 @@ func TestIncident1(t *testing.T) {
 	}
 	w := newWorld(t)
 	told := &teller{world: w}
-	last := len(archive.Files) - 1
-	for _, moment := range archive.Files[:last] {
+	moments := momentsOf(archive)
+	for _, moment := range moments {
 		told.moment(t, moment.Name, moment.Data)
 	}
 
 	t.Run("the tables tell it as the transcript does", func(t *testing.T) {
-		golden(t, archive, last, told.text.Bytes())
+		golden(t, archive, len(moments), told.text.Bytes())
 	})
 	t.Run("the row of the Service that was only annotated is the very same Compiled at every moment", func(t *testing.T) {
 		for i, row := range told.intranet {
@@ -50,6 +52,40 @@ func TestIncident1(t *testing.T) {
 			t.Errorf("the row is of version %s before and after", after)
 		}
 	})
+}
+
+// The same, with retention for the API server's own Service: nobody loses the way
+// to an API server that still answers where it was (R40).
+func TestIncident1WithRetention(t *testing.T) {
+	archive, err := txtar.ParseFile(incident)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t)
+	w.Retain(Retention{Services: []model.Name{{Namespace: "default", Name: "kubernetes"}}, Limit: 10 * time.Minute})
+	told := &teller{world: w}
+	moments := momentsOf(archive)
+	for i, moment := range moments {
+		told.moment(t, moment.Name, moment.Data)
+		if i == 1 {
+			told.heartbeat(t, addrPort("169.254.128.7:60002"), VerdictAnswers)
+		}
+	}
+	t.Run("the tables tell it as the second transcript does", func(t *testing.T) {
+		golden(t, archive, len(moments)+1, told.text.Bytes())
+	})
+	t.Run("and the row of the other Service is the very same Compiled at every moment", func(t *testing.T) {
+		for i, row := range told.intranet {
+			if !sameCompiled(told.intranet[0], row) || len(row.History) != 1 {
+				t.Errorf("at moment %d it is another, after %d transitions", i+1, len(row.History))
+			}
+		}
+	})
+}
+
+// momentsOf are the files before the transcripts.
+func momentsOf(archive *txtar.Archive) []txtar.File {
+	return archive.Files[:slices.IndexFunc(archive.Files, func(f txtar.File) bool { return f.Name == "transcript" })]
 }
 
 func golden(t *testing.T, archive *txtar.Archive, transcript int, got []byte) {
@@ -95,6 +131,23 @@ func (s *teller) moment(t *testing.T, name string, manifests []byte) {
 	for _, e := range events {
 		fmt.Fprintf(&s.text, "event: %s %s at %s\n", e.Kind, e.Name, e.ResourceVersion)
 	}
+	s.became(t, before)
+}
+
+// heartbeat hands in what was found at a backend's address, and tells.
+func (s *teller) heartbeat(t *testing.T, at netip.AddrPort, v Verdict) {
+	t.Helper()
+	before := rowsOf(s.tables)
+	s.version++
+	s.Judge(map[netip.AddrPort]Verdict{at: v})
+	s.Flush()
+	fmt.Fprintf(&s.text, "# the agent's own heartbeat is answered at %s\n", at)
+	s.became(t, before)
+}
+
+// became tells what is made of each row.
+func (s *teller) became(t *testing.T, before map[model.Name]*Service) {
+	t.Helper()
 	for row := range s.tables.Snapshot().Services() {
 		s.tell(before[row.Name], row)
 	}
@@ -112,7 +165,7 @@ func (s *teller) tell(before, row *Service) {
 		fmt.Fprintf(&s.text, "%s:\n", row.Name)
 		last := row.History[len(row.History)-1]
 		for _, c := range last.Causes {
-			fmt.Fprintf(&s.text, "  because of %s %s at %s\n", c.Kind, c.Name, c.ResourceVersion)
+			fmt.Fprintf(&s.text, "  because of %s\n", cmp.Or(c.Other, fmt.Sprintf("%s %s at %s", c.Kind, c.Name, c.ResourceVersion)))
 		}
 		for _, change := range last.Changes {
 			fmt.Fprintf(&s.text, "  %s\n", change)
@@ -127,7 +180,11 @@ func (s *teller) tell(before, row *Service) {
 func arrow(f api.Frontend) string {
 	var to []string
 	for _, b := range f.Backends {
-		to = append(to, fmt.Sprintf("%s:%d", b.Address, b.Port))
+		text := fmt.Sprintf("%s:%d", b.Address, b.Port)
+		if b.State != model.StateActive.String() {
+			text += " (" + b.State + ")"
+		}
+		to = append(to, text)
 	}
 	slices.Sort(to)
 	return "→ " + cmp.Or(strings.Join(to, ", "), f.Action+": "+f.Reason)

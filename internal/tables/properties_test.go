@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -122,10 +123,14 @@ func checkNothingIsLeft(t *rapid.T, w *Writer) {
 	}
 }
 
+// Whether some of the Services are under retention makes no difference.
 func TestAnEventTouchesNoServiceButThoseThatClaimACommonSpot(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		world := history.NewWorld()
 		w := listed(t, world.Node)
+		if rapid.Bool().Draw(t, "retention") {
+			w.Retain(Retention{Services: underRetention, Limit: time.Hour})
+		}
 		for range rapid.IntRange(2, 25).Draw(t, "steps") {
 			before, node := rowsOf(w.tables), world.Node
 			step := world.Step(t)
