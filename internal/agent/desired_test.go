@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-io/fairlead/internal/api"
 	"github.com/fairlead-io/fairlead/internal/drift"
 	"github.com/fairlead-io/fairlead/internal/model"
 	"github.com/fairlead-io/fairlead/internal/reflector"
@@ -108,5 +109,39 @@ func TestDesired(t *testing.T) {
 				t.Errorf("differences %v, want %v", got, c.want)
 			}
 		})
+	}
+}
+
+// What a Service under retention keeps is no drift, though no source has it (R40).
+func TestDesiredHasWhatIsRetained(t *testing.T) {
+	a, dir := followingAgent(t)
+	write(t, dir, "slice.yaml", strings.Replace(manifests["slice.yaml"], "endpoints: [{addresses: [10.0.1.1]}]", "endpoints: []", 1))
+	objects, problems, err := a.source.List(t.Context())
+	if err != nil || len(problems) > 0 || len(objects.Slices) != 1 {
+		t.Fatal(objects, problems, err)
+	}
+	emptied := objects.Slices[0]
+	a.writer.Events([]reflector.Event{{Kind: reflector.KindEndpointSlice, Name: emptied.Name, Slice: emptied}})
+	a.writer.Flush()
+	wanted, err := a.Desired(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := a.Frontends(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found := drift.Rows(wanted, rows); len(found) > 0 {
+		t.Errorf("drift: %+v", found)
+	}
+	if b := wanted[0].Backends; len(b) != 1 || b[0].State != model.StateUnverified.String() {
+		t.Errorf("wanted is %+v", wanted[0])
+	}
+}
+
+func TestACauseThatIsNoObject(t *testing.T) {
+	got := causeRef(tables.Cause{Other: "a heartbeat"})
+	if want := (api.ObjectRef{Name: "a heartbeat"}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
