@@ -3,8 +3,11 @@
 package datapath
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
+	"github.com/cilium/ebpf"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fairlead-io/fairlead/internal/model"
@@ -66,6 +69,66 @@ func TestFlowsGoOnInMapsOfAnotherSize(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The programs of the old maps go on writing to them until the next start.
+func TestFlowsGoOnWhereAWriterDiedAmidTheChangeOver(t *testing.T) {
+	for name, c := range map[string]struct {
+		then   uint32 // flows of the maps that the next writer is to have
+		damage bool
+	}{
+		"and the next has the same maps (R39)": {4096, false},
+		"and the next has others again (R39)":  {1024, false},
+		"and the next has the former ones'":    {2048, false},
+		"unless the old maps are half removed": {4096, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sizes := smallSizes()
+			sizes.Flows = 2048
+			r := newRig(t, sizes)
+			r.apply(threeServices...)
+			r.attach()
+			r.cfg.Sizes.Flows = 4096
+			r.reopen()
+			r.apply(threeServices...)
+			must(t, r.carryFlows(), r.makeCurrent())
+			want := pairOf(model.TCP, 1, flowAnswered, 9, 9)
+			r.putFlows(r.replaced, mapFlows, want)
+			if c.damage {
+				must(t, os.Remove(filepath.Join(r.cfg.PinPath, "g1", mapMeta)))
+				want = map[flowKey]flow{}
+			}
+
+			r.cfg.Sizes.Flows = c.then
+			r.reopen()
+			r.apply(threeServices...)
+			r.attach()
+			if diff := cmp.Diff(want, r.flowsOf(mapFlows)); diff != "" {
+				t.Errorf("confirmed flows (-want +got):\n%s", diff)
+			}
+			if r.hasGeneration("g1") {
+				t.Error("the former maps are still pinned")
+			}
+		})
+	}
+}
+
+func TestAMapIsToldFromAnotherOfItsKind(t *testing.T) {
+	r, other := newRig(t, smallSizes()), newRig(t, smallSizes())
+	flows := r.current.maps[mapFlows]
+	clone, err := flows.Clone()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer clone.Close()
+	for what, c := range map[string]struct {
+		m    *ebpf.Map
+		want bool
+	}{"itself": {flows, true}, "another descriptor of it": {clone, true}, "one of another writer": {other.current.maps[mapFlows], false}} {
+		if same, err := sameMap(flows, c.m); err != nil || same != c.want {
+			t.Errorf("%s: %v, %v", what, same, err)
+		}
 	}
 }
 

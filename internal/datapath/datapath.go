@@ -78,6 +78,9 @@ type Datapath struct {
 	// replaced is the generation that current takes over from on Attach; nil
 	// if the pinned maps were adopted as they are.
 	replaced *generation
+	// former is one that a predecessor had replaced when it died amid Attach: its
+	// programs may be on hooks and write flows to it until the next Attach.
+	former *generation
 
 	// known are the sets and owners found on start, until they are claimed or
 	// pruned.
@@ -196,6 +199,7 @@ func (d *Datapath) open() error {
 		return err
 	}
 	d.inherited = pinned != nil
+	d.former = openFormer(d.cfg.PinPath, pinned)
 	specs := pinnedMaps(spec)
 	if pinned != nil {
 		reason := pinned.fits(specs)
@@ -271,7 +275,7 @@ func (d *Datapath) Close() error {
 // release closes what is open, of which a failed start has only some.
 func (d *Datapath) release() error {
 	d.closeWire()
-	for _, g := range []*generation{d.current, d.replaced} {
+	for _, g := range []*generation{d.current, d.replaced, d.former} {
 		if g != nil {
 			g.close()
 		}

@@ -235,17 +235,44 @@ const remedy = "end the agent, run `fairlead cleanup`, and start the agent again
 // kernel maps no array through a read-only descriptor, so that a reader is one
 // by its mapping: protection is unix.PROT_READ, with PROT_WRITE for a writer.
 func openGeneration(pinPath string, protection int) (*generation, error) {
+	number, err := currentNumber(pinPath)
+	if err != nil || number == 0 {
+		return nil, err
+	}
+	return openNumbered(pinPath, number, protection)
+}
+
+// openFormer opens the generation that the current one has replaced, if it is
+// still pinned. One that is not whole was about to be removed, and is of no use.
+func openFormer(pinPath string, current *generation) *generation {
+	if current == nil {
+		return nil
+	}
+	g, err := openNumbered(pinPath, current.number-1, unix.PROT_READ)
+	if err != nil {
+		return nil
+	}
+	return g
+}
+
+// currentNumber is that of the generation which the current link names; 0 if
+// there is none.
+func currentNumber(pinPath string) (int, error) {
 	target, err := os.Readlink(filepath.Join(pinPath, currentLink))
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
+		return 0, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read which maps are current: %w: %s", err, remedy)
+		return 0, fmt.Errorf("read which maps are current: %w: %s", err, remedy)
 	}
 	number, ok := generationNumber(target)
 	if !ok {
-		return nil, fmt.Errorf("%s names %q, which is no generation of maps: %s", filepath.Join(pinPath, currentLink), target, remedy)
+		return 0, fmt.Errorf("%s names %q, which is no generation of maps: %s", filepath.Join(pinPath, currentLink), target, remedy)
 	}
+	return number, nil
+}
+
+func openNumbered(pinPath string, number, protection int) (*generation, error) {
 	g := &generation{number: number, maps: map[string]*ebpf.Map{}, adopted: true}
 	folder := generationFolder(pinPath, number)
 	entries, err := os.ReadDir(folder)

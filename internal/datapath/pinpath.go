@@ -69,9 +69,11 @@ func (d *Datapath) makeCurrent() error {
 
 // dropReplaced unpins every generation but the current one.
 func (d *Datapath) dropReplaced() error {
-	if d.replaced != nil {
-		d.replaced.close()
-		d.replaced = nil
+	for _, g := range []**generation{&d.replaced, &d.former} {
+		if *g != nil {
+			(*g).close()
+			*g = nil
+		}
 	}
 	if err := removeGenerations(d.cfg.PinPath, generationName(d.current.number)); err != nil {
 		return err
