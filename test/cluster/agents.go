@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"os/exec"
@@ -23,6 +22,8 @@ import (
 const (
 	lookInterval = 50 * time.Millisecond
 	lookTimeout  = time.Second
+	// agentTimeout is for an agent that starts.
+	agentTimeout = time.Minute
 )
 
 // agents are the Fairlead agents of all nodes, seen from control.
@@ -122,14 +123,16 @@ func (a *agents) processes(ctx context.Context) (map[string]int, error) {
 	return found, nil
 }
 
-func kill(processes map[string]int) error {
-	var failed error
-	for node, pid := range processes {
+// replace kills the agents, and returns once others are at work.
+func (a *agents) replace(ctx context.Context, before map[string]int) error {
+	for node, pid := range before {
 		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
-			failed = errors.Join(failed, fmt.Errorf("kill the agent of %s: %w", node, err))
+			return fmt.Errorf("kill the agent of %s: %w", node, err)
 		}
 	}
-	return failed
+	return eventually(ctx, agentTimeout, "other agents are at work", func(ctx context.Context) error {
+		return a.follow(ctx, before)
+	})
 }
 
 // follow says whether each node has an agent other than before, which knows

@@ -69,7 +69,6 @@ const (
 	emptyTimeout  = 15 * time.Second // a server takes its address out at once
 	returnTimeout = 30 * time.Second // the other one puts it back within 10 s
 	retainTimeout = 500 * time.Millisecond
-	agentTimeout  = time.Minute
 	endTimeout    = 2 * time.Minute // a server serves watches for a minute
 	calm          = 15 * time.Second
 )
@@ -205,46 +204,43 @@ func (c *controller) connectClient() (kubernetes.Interface, error) {
 // all of them out of default/kubernetes; a controller touches the load
 // balancer's Service; the agents start again; the other server puts the address
 // back; the one that stopped comes back.
-func (r *replay) play(ctx context.Context, server *apiServer) (judge.Round, error) {
-	round := judge.Round{Stopped: server.name}
+func (r *replay) play(ctx context.Context, server *apiServer) (round judge.Round, err error) {
 	before, err := r.agents.processes(ctx)
 	if err != nil {
 		return round, err
 	}
-	round.Asked = time.Now()
+	round = judge.Round{Stopped: server.name, Asked: time.Now()}
 	if err := server.terminate(); err != nil {
 		return round, err
 	}
-	round.Emptied, err = r.endpoint(ctx, emptyTimeout, round.Asked, true)
-	if err != nil {
+	if round.Emptied, err = r.endpoint(ctx, emptyTimeout, round.Asked, true); err != nil {
 		return round, err
 	}
-	_, err = r.kubectl(ctx, nil, "annotate", "--overwrite", "service/kubernetes-intranet", "--namespace=default",
-		"service.cloud.tencent.com/sync-begin-time="+time.Now().UTC().Format(time.RFC3339Nano))
-	if err != nil {
+	if err := r.touchLoadBalancer(ctx); err != nil {
 		return round, err
 	}
 	r.waitForRetention(ctx)
 	round.Killed = time.Now()
-	if err := kill(before); err != nil {
+	if err := r.agents.replace(ctx, before); err != nil {
 		return round, err
-	}
-	round.Returned, err = r.endpoint(ctx, returnTimeout, round.Emptied, false)
-	if err != nil {
-		return round, err
-	}
-	return round, r.recover(ctx, server, before, &round)
-}
-
-// recover waits until everything is as it was before the round.
-func (r *replay) recover(ctx context.Context, server *apiServer, before map[string]int, round *judge.Round) error {
-	err := eventually(ctx, agentTimeout, "every agent works again", func(ctx context.Context) error {
-		return r.agents.follow(ctx, before)
-	})
-	if err != nil {
-		return err
 	}
 	round.Serving = time.Now()
+	if round.Returned, err = r.endpoint(ctx, returnTimeout, round.Emptied, false); err != nil {
+		return round, err
+	}
+	return round, r.bringBack(ctx, server, &round)
+}
+
+// touchLoadBalancer changes the Service as a cloud's controller does that
+// begins anew.
+func (r *replay) touchLoadBalancer(ctx context.Context) error {
+	_, err := r.kubectl(ctx, nil, "annotate", "--overwrite", "service/kubernetes-intranet", "--namespace=default",
+		"service.cloud.tencent.com/sync-begin-time="+time.Now().UTC().Format(time.RFC3339Nano))
+	return err
+}
+
+// bringBack starts a server again as soon as it has ended.
+func (r *replay) bringBack(ctx context.Context, server *apiServer, round *judge.Round) error {
 	select {
 	case <-server.done:
 	case <-time.After(endTimeout):
