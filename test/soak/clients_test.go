@@ -233,8 +233,8 @@ func (c *client) askOne(h *held) bool {
 	return true
 }
 
-// askUnconnected asks with one more datagram, which chooses like the first one
-// if it must.
+// askUnconnected asks with one more datagram, which stays with its server while
+// that drains, and else chooses like the first one.
 func (c *client) askUnconnected(h *held, now attempt) bool {
 	if !now.promised() {
 		return true
@@ -245,10 +245,11 @@ func (c *client) askUnconnected(h *held, now attempt) bool {
 	case reply.Error != "" && now.promised():
 		c.lost("%s: a datagram to %s by %s on a socket held open fails: %s", c.name, h.service.Name, h.way.Name, reply.Error)
 		return false
-	case reply.Error == "" && !now.may(reply.Server):
+	case reply.Error == "" && !now.may(reply.Server) && (reply.Server != h.server || !now.mayStay(h.server)):
 		c.lost("%s: a datagram to %s by %s on a socket held open is answered by %s, which was no endpoint since the last quiet point", c.name, h.service.Name, h.way.Name, reply.Server)
 		return false
 	}
+	h.server = reply.Server
 	return reply.Error == ""
 }
 

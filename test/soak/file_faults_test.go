@@ -44,7 +44,8 @@ func fileFaults() []action {
 		}),
 		tampers("state file's folder deleted", func(w *world, path string) error { return os.RemoveAll(filepath.Dir(path)) }),
 		{name: "folder in the place of the state file", weight: 1, can: func(w *world) bool { return !w.obstructed }, do: func(w *world) func() {
-			w.tampered, w.obstructed = true, true
+			w.tamper()
+			w.obstructed = true
 			w.must(os.Remove(w.agent.StateFile))
 			w.must(os.MkdirAll(w.agent.StateFile, 0o700))
 			return func() {
@@ -55,10 +56,17 @@ func fileFaults() []action {
 	}
 }
 
-// tampers does something to the state file, which then remembers what it can.
+// tamper notes that the state file may have lost what it remembers. An agent
+// that starts while default/kubernetes is empty then cannot know what it had.
+func (w *world) tamper() {
+	w.tampered = true
+	w.ledger.interrupt(kubernetesKey, apiKey)
+}
+
+// tampers does something to the state file.
 func tampers(name string, do func(w *world, path string) error) action {
 	return action{name: name, weight: 1, can: func(w *world) bool { return !w.obstructed }, do: func(w *world) func() {
-		w.tampered = true
+		w.tamper()
 		w.must(do(w, w.agent.StateFile))
 		return nil
 	}}

@@ -11,6 +11,9 @@ func TestLedger(t *testing.T) {
 	write := func(usable ...string) func(*ledger) {
 		return func(l *ledger) { l.write(web, state{usable: usable}) }
 	}
+	drain := func(draining string, usable ...string) func(*ledger) {
+		return func(l *ledger) { l.write(web, state{usable: usable, draining: []string{draining}}) }
+	}
 	interrupt := func(l *ledger) { l.interrupt(web) }
 	settle := (*ledger).settle
 
@@ -39,6 +42,11 @@ func TestLedger(t *testing.T) {
 			name:   "a change during the attempt: it may meet either state",
 			before: []func(*ledger){write("a", "b"), settle}, during: []func(*ledger){write("b", "c")}, promised: true,
 			may: "abc", mayNot: "d", stayed: "b", left: "ac",
+		},
+		{
+			name:   "an endpoint that drains takes no new connections, and keeps open ones (R9)",
+			before: []func(*ledger){drain("a", "b"), settle}, promised: true,
+			may: "b", mayNot: "a", stayed: "ab", left: "c",
 		},
 		{
 			name:   "once a Service was empty it may fail, though it is not any more",

@@ -11,9 +11,15 @@ import (
 // state is what the objects of a Service ask for between two writes.
 type state struct {
 	usable []string // the endpoints that new connections may go to, by name
+	// draining are those besides that open connections may stay with (R9).
+	draining []string
 	// interrupted says that a step took what the Service needs from the node
 	// itself, so that nothing can be promised.
 	interrupted bool
+}
+
+func (s state) keeps(server string) bool {
+	return slices.Contains(s.usable, server) || slices.Contains(s.draining, server)
 }
 
 func (s state) mayFail() bool { return s.interrupted || len(s.usable) == 0 }
@@ -121,11 +127,18 @@ func (a attempt) may(server string) bool {
 	return slices.ContainsFunc(a.met(), func(s state) bool { return slices.Contains(s.usable, server) })
 }
 
-// stayed says whether the server was an endpoint of the Service all along.
+// mayStay says whether a server may have gone on answering an open connection.
+func (a attempt) mayStay(server string) bool {
+	a.ledger.mu.Lock()
+	defer a.ledger.mu.Unlock()
+	return slices.ContainsFunc(a.met(), func(s state) bool { return s.keeps(server) })
+}
+
+// stayed says whether open connections could stay with the server all along.
 func (a attempt) stayed(server string) bool {
 	a.ledger.mu.Lock()
 	defer a.ledger.mu.Unlock()
-	return !slices.ContainsFunc(a.met(), func(s state) bool { return s.interrupted || !slices.Contains(s.usable, server) })
+	return !slices.ContainsFunc(a.met(), func(s state) bool { return s.interrupted || !s.keeps(server) })
 }
 
 // unchanged says whether nothing was written to the Service.

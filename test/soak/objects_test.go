@@ -55,13 +55,13 @@ func newService(name string, number int) *service {
 // key is the Service's name with its namespace.
 func (s *service) key() string { return "default/" + s.Name }
 
-// usable are the endpoints that new connections may go to: ready ones, or else
-// terminating ones that serve (R7).
-func (s *service) usable(backends []*rig.Backend) []string {
+// asks is what the Service's objects ask for: new connections go to ready
+// endpoints, or else to terminating ones that serve (R7).
+func (s *service) asks(backends []*rig.Backend) state {
 	if !s.exists {
-		return nil
+		return state{}
 	}
-	for _, wanted := range []condition{ready, terminating} {
+	with := func(wanted condition) []string {
 		found := map[string]bool{}
 		for _, endpoints := range s.slices {
 			for i, c := range endpoints {
@@ -70,15 +70,16 @@ func (s *service) usable(backends []*rig.Backend) []string {
 				}
 			}
 		}
-		if len(found) > 0 {
-			return slices.Sorted(maps.Keys(found))
-		}
+		return slices.Sorted(maps.Keys(found))
 	}
-	return nil
+	if all := with(ready); len(all) > 0 {
+		return state{usable: all, draining: with(terminating)}
+	}
+	return state{usable: with(terminating)}
 }
 
 // note tells the ledger what the next write makes of the Service.
-func (w *world) note(s *service) { w.ledger.write(s.key(), state{usable: s.usable(w.backends)}) }
+func (w *world) note(s *service) { w.ledger.write(s.key(), s.asks(w.backends)) }
 
 // create makes the Service; its slices are written by themselves.
 func (w *world) create(s *service) {

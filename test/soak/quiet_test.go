@@ -41,6 +41,9 @@ func (w *world) quiet() {
 		}
 	}
 	w.ledger.settle()
+	if w.tampered {
+		w.tamper() // as long as nothing has happened that is worth a new file
+	}
 	w.expectRounds()
 }
 

@@ -68,7 +68,7 @@ type world struct {
 	probe    *traffic.Client // a pod of the quiet points
 	clients  []*client
 	actions  []action
-	active   []active // in the order in which they began
+	active   []active    // in the order in which they began
 	proving  atomic.Bool // promises are broken on purpose
 	report   *report
 	last     []string // steps, in words
