@@ -48,6 +48,17 @@ test: deps lint components ## run every test (root; the first run builds a Kuber
 	go test -p 2 -count 1 -timeout 15m -short -tags failpoints -run MayDie $(FAILING)
 	go test -p 2 -count 1 -timeout 15m ./bench/... ./cmd/... ./docs/... ./examples/... ./test/...
 
+# How long faults go on, or how many STEPS if DURATION is empty. A failure names
+# the SEED and the step to which a run is repeated.
+DURATION := 30m
+STEPS :=
+SEED :=
+
+.PHONY: soak
+soak: deps components ## break everything around an agent for DURATION, at random (root; see test/soak)
+	FAULT_DURATION='$(DURATION)' FAULT_STEPS='$(STEPS)' FAULT_SEED='$(SEED)' FAULT_CLOCK=on \
+		go test -count 1 -timeout 0 -v -run TestFaults ./test/soak
+
 .PHONY: lint
 lint: ## check format, vet, and that the eBPF objects are those of the sources
 	@files=$$(gofmt -l .); [ -z "$$files" ] || { echo "not formatted (gofmt -w):" $$files >&2; exit 1; }
