@@ -9,30 +9,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-)
 
-// steps are the failpoints of Write, as its source names them.
-func steps(t *testing.T) []string {
-	t.Helper()
-	source, err := os.ReadFile("write.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, match := range regexp.MustCompile(`failpoint\.Hit\("([^"]+)"\)`).FindAllSubmatch(source, -1) {
-		names = append(names, string(match[1]))
-	}
-	if len(names) < 5 {
-		t.Fatalf("only %q", names)
-	}
-	return names
-}
+	"github.com/fairlead-io/fairlead/internal/failpoint/points"
+)
 
 // buildWriter builds a program that writes a state file and heeds failpoints.
 func buildWriter(t *testing.T) string {
@@ -68,7 +52,11 @@ func TestAKilledWriteLeavesTheOldFileOrTheNewOne(t *testing.T) {
 	during.Saved = before.Saved.Add(time.Minute)
 	during.Endpoints = before.Endpoints[:1]
 	after.Saved = before.Saved.Add(time.Hour)
-	for _, step := range steps(t) {
+	steps, err := points.In(".")
+	if err != nil || len(steps) < 5 {
+		t.Fatalf("failpoints %q, %v", steps, err)
+	}
+	for _, step := range steps {
 		t.Run(step, func(t *testing.T) {
 			folder := filepath.Join(t.TempDir(), "fairlead")
 			path := filepath.Join(folder, "state.json")
