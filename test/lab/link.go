@@ -163,11 +163,28 @@ func (n *NetNS) bridge(bridge End, ports []string) error {
 	return bridge.settle()
 }
 
-// Addr adds an address with prefix length to a device.
+// Addr adds an address with prefix length to a device. It can be used at once.
 func (n *NetNS) Addr(t testing.TB, link, addr string) {
 	t.Helper()
 	if err := (End{n, link, []string{addr}}).setUp(); err != nil {
 		t.Fatal(err)
+	}
+	if err := n.awaitRoute(netip.MustParsePrefix(addr).Addr()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// awaitRoute waits until the kernel takes an address for the namespace's own.
+// It makes the route to one of IPv6 in its own time.
+func (n *NetNS) awaitRoute(addr netip.Addr) error {
+	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Microsecond) {
+		routes, err := n.link.RouteGet(addr.AsSlice())
+		if err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s is not an own address of %s after %s: the routes to it are %v, %v", addr, n, patience, routes, err)
+		}
 	}
 }
 
