@@ -189,7 +189,7 @@ func (i *incident) unretained(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			i.say("Whoever dials default/kubernetes is refused, by the API's own word. The agent is not: it goes past\nall Services, to %s, and has read what it follows.", status.APIServer.Current)
+			i.say("Whoever dials default/kubernetes is refused, by the API's own word. The agent is not: it goes past\nall Services, to %s, and has read what it follows. One that dials the\nService, as most do, would be refused by what it wrote itself, and never hear of an endpoint again.", status.APIServer.Current)
 			monitored, err = i.monitor()
 			return err
 		},

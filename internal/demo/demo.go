@@ -17,7 +17,6 @@ import (
 	"os/exec"
 	"runtime"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -42,6 +41,12 @@ func Run(ctx context.Context, out, errOut io.Writer, args ...string) (err error)
 	// The inside is to die with the thread that started it: keep that thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	work, err := os.MkdirTemp("", "fairlead-demo-")
+	if err != nil {
+		return fmt.Errorf("make a folder for the demo: %w", err)
+	}
+	// It goes last: whoever writes to it has ended with the cgroup.
+	defer os.RemoveAll(work)
 	scratch, err := cgroup.Create("fairlead-demo")
 	if err != nil {
 		return err
@@ -52,11 +57,6 @@ func Run(ctx context.Context, out, errOut io.Writer, args ...string) (err error)
 		return fmt.Errorf("open the scratch cgroup: %w", err)
 	}
 	defer folder.Close()
-	work, err := os.MkdirTemp("", "fairlead-demo-")
-	if err != nil {
-		return fmt.Errorf("make a folder for the demo: %w", err)
-	}
-	defer os.RemoveAll(work)
 
 	self, err := os.Executable()
 	if err != nil {
@@ -65,13 +65,11 @@ func Run(ctx context.Context, out, errOut io.Writer, args ...string) (err error)
 	cmd := exec.CommandContext(ctx, self, args...)
 	cmd.Env = append(os.Environ(), stageVariable+"="+work, "FAIRLEAD_DEMO_CGROUP="+scratch)
 	cmd.Stdout, cmd.Stderr = out, errOut
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-	cmd.WaitDelay = 10 * time.Second
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  unix.CLONE_NEWNET | unix.CLONE_NEWNS,
 		UseCgroupFD: true, CgroupFD: int(folder.Fd()),
 		Pdeathsig: syscall.SIGKILL,
-		// A group of its own: Ctrl-C comes to this process, which passes it on.
+		// A group of its own: Ctrl-C comes to this process, which ends that one.
 		Setpgid: true,
 	}
 	err = cmd.Run()

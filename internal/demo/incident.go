@@ -183,7 +183,7 @@ func (i *incident) visit(ctx context.Context) error {
 			go v.visit(ctx)
 		}
 	}
-	slices.SortFunc(i.visitors, func(a, b *visitor) int { return strings.Compare(b.from, a.from) })
+	slices.SortStableFunc(i.visitors, func(a, b *visitor) int { return strings.Compare(b.from, a.from) })
 	return i.until("pod and node to reach the API server", func() (bool, error) {
 		for _, v := range i.visitors {
 			if got := v.found(); got.answered == 0 || got.watches == 0 {

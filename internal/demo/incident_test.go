@@ -22,13 +22,9 @@ func TestIncident(t *testing.T) {
 	t.Run("retention and a way of its own keep everybody connected; without retention one Service is refused", func(t *testing.T) {
 		cmd, temp := command(t, binary, "incident-1")
 		before := traces(t, temp)
-		began := time.Now()
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("demo: %v\n%s", err, out)
-		}
-		if took := time.Since(began); took > 2*time.Minute {
-			t.Errorf("it took %s, which nobody waits for", took)
 		}
 		for _, want := range []string{
 			`service/kubernetes-intranet +LoadBalancer +192\.168\.60\.179 +10\.15\.1\.8 +443:30965/TCP`,

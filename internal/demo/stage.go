@@ -113,18 +113,24 @@ func (s *stage) settle(pid int) error {
 	})
 }
 
+// patience bounds every wait. It is longer than anything here takes, on a busy
+// machine as well.
+const patience = 30 * time.Second
+
 func (s *stage) until(what string, done func() (bool, error)) error {
 	var last error
-	for range 500 {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		ok, err := done()
 		if ok {
 			return nil
 		}
 		last = err
-		time.Sleep(20 * time.Millisecond)
+	}
+	if last == nil {
+		last = errors.New("nothing failed meanwhile")
 	}
 	log, _ := os.ReadFile(s.log)
-	return fmt.Errorf("waited 10 s for %s: %w; the agent's log:\n%s", what, last, log)
+	return fmt.Errorf("waited %s for %s: %w; the agent's log:\n%s", patience, what, last, log)
 }
 
 func (s *stage) killAgent() error {

@@ -12,8 +12,12 @@ import (
 	"time"
 )
 
-// visitEvery is how often a visitor opens a new connection.
-const visitEvery = 50 * time.Millisecond
+// visitEvery is how often a visitor opens a new connection, and visitTimeout
+// what no answer takes, however busy the machine.
+const (
+	visitEvery   = 50 * time.Millisecond
+	visitTimeout = 10 * time.Second
+)
 
 // visitor uses the API server by one address, as a pod or a kubelet does: it
 // opens connections all the while, and holds a watch.
@@ -92,7 +96,7 @@ func (v *visitor) note(began time.Time, what func(*visits)) {
 // connect opens one connection, verifies who answers, and asks how it is. A
 // server that is about to stop may say so: it has answered.
 func (v *visitor) connect(ctx context.Context) {
-	began, client := time.Now(), v.client(dialTimeout)
+	began, client := time.Now(), v.client(visitTimeout)
 	defer client.CloseIdleConnections()
 	response, err := v.ask(ctx, client, "/readyz")
 	if err == nil {
@@ -139,7 +143,7 @@ func (v *visitor) watch(ctx context.Context) {
 func (v *visitor) client(limit time.Duration) *http.Client {
 	return &http.Client{Timeout: limit, Transport: &http.Transport{
 		DialContext: v.dial, TLSClientConfig: v.plane.authority.trust(apiName), ForceAttemptHTTP2: true,
-		TLSHandshakeTimeout: dialTimeout,
+		TLSHandshakeTimeout: visitTimeout,
 	}}
 }
 
