@@ -33,7 +33,7 @@ const roleUser = "api-user"
 
 const (
 	askEvery   = 50 * time.Millisecond
-	askTimeout = 2 * time.Second
+	askTimeout = 10 * time.Second // what no answer takes, however busy the machine
 	// serverName is a name that every API server's certificate has, whichever
 	// Service leads to it.
 	serverName = "kubernetes.default.svc"
