@@ -56,7 +56,7 @@ SEED :=
 
 .PHONY: soak
 soak: deps components ## break everything around an agent for DURATION, at random (root; see test/soak)
-	FAULT_DURATION='$(DURATION)' FAULT_STEPS='$(STEPS)' FAULT_SEED='$(SEED)' FAULT_CLOCK=on \
+	FAULT_DURATION='$(DURATION)' FAULT_STEPS='$(STEPS)' FAULT_SEED='$(SEED)' FAULT_LONG=on \
 		go test -count 1 -timeout 0 -v -run TestFaults ./test/soak
 
 .PHONY: lint

@@ -5,6 +5,7 @@ package soak
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -67,6 +68,14 @@ func (w *world) relaunch() {
 	}
 }
 
+// restart ends the agent, if there is one, and starts the next.
+func (w *world) restart() {
+	if w.agentRuns() {
+		w.end(syscall.SIGTERM)
+	}
+	w.launch()
+}
+
 // agentFaults are what can happen to the agent's process.
 func agentFaults() []action {
 	ends := func(name string, weight int, signal syscall.Signal) []action {
@@ -94,10 +103,32 @@ func agentFaults() []action {
 			w.launch()
 			return nil
 		}},
+		action{name: "agent replaced by one that waited for its end", weight: 2, can: (*world).agentRuns, do: func(w *world) func() {
+			w.replace()
+			return nil
+		}},
 		action{name: "node rebooted", weight: 2, can: (*world).agentRuns, do: func(w *world) func() {
 			w.reboot()
 			return nil
 		}})
+}
+
+// replace starts an agent beside the first one, as a rolling update may, and
+// then ends that.
+func (w *world) replace() {
+	w.thaw()
+	first := w.agent.Process
+	w.launch()
+	second := w.agent.Process
+	rig.Eventually(w.t, func() error {
+		if !strings.Contains(second.Stderr(), "waiting") {
+			return fmt.Errorf("a second agent does not wait:\n%s", second.Stderr())
+		}
+		return nil
+	})
+	w.agent.Process = first
+	w.end(syscall.SIGTERM)
+	w.agent.Process = second
 }
 
 // reboot takes everything from the kernel that a reboot takes, and starts an

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"syscall"
 
 	"github.com/fairlead-io/fairlead/internal/statefile"
 	"github.com/fairlead-io/fairlead/internal/tables"
@@ -19,30 +18,25 @@ func fileFaults() []action {
 		{name: "socket deleted", weight: 1, can: (*world).agentRuns, do: func(w *world) func() {
 			w.must(os.Remove(w.agent.Socket))
 			// Nothing but a start makes another one.
-			return func() {
-				if w.agentRuns() {
-					w.end(syscall.SIGTERM)
-				}
-				w.relaunch()
-			}
+			return w.restart
 		}},
-		tampers("state file deleted", func(w *world, path string) error { return os.Remove(path) }),
-		tampers("state file cut off", func(w *world, path string) error {
+		tampers("state file deleted", func(path string, _ float64) error { return os.Remove(path) }),
+		tampers("state file cut off", func(path string, where float64) error {
 			info, err := os.Stat(path)
 			if err != nil {
 				return err
 			}
-			return os.Truncate(path, w.rand.Int64N(info.Size()+1))
+			return os.Truncate(path, int64(where*float64(info.Size())))
 		}),
-		tampers("state file damaged", func(w *world, path string) error {
+		tampers("state file damaged", func(path string, where float64) error {
 			text, err := os.ReadFile(path)
 			if err != nil || len(text) == 0 {
 				return err
 			}
-			text[w.rand.IntN(len(text))] ^= 1 << w.rand.IntN(8)
+			text[int(where*float64(len(text)))] ^= 1
 			return os.WriteFile(path, text, 0o600)
 		}),
-		tampers("state file's folder deleted", func(w *world, path string) error { return os.RemoveAll(filepath.Dir(path)) }),
+		tampers("state file's folder deleted", func(path string, _ float64) error { return os.RemoveAll(filepath.Dir(path)) }),
 		{name: "folder in the place of the state file", weight: 1, can: func(w *world) bool { return !w.obstructed }, do: func(w *world) func() {
 			w.tamper()
 			w.obstructed = true
@@ -63,11 +57,13 @@ func (w *world) tamper() {
 	w.ledger.interrupt(kubernetesKey, apiKey)
 }
 
-// tampers does something to the state file.
-func tampers(name string, do func(w *world, path string) error) action {
+// tampers does something to the state file, at a place that is drawn.
+func tampers(name string, do func(path string, where float64) error) action {
 	return action{name: name, weight: 1, can: func(w *world) bool { return !w.obstructed }, do: func(w *world) func() {
 		w.tamper()
-		w.must(do(w, w.agent.StateFile))
+		// Whether the agent has written it yet, the next draws are the same.
+		where := w.rand.Float64()
+		w.must(do(w.agent.StateFile, where))
 		return nil
 	}}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/cilium/ebpf"
 )
@@ -41,6 +42,14 @@ func kernelFaults() []action {
 			clear(set[:wordBytes])
 			return sets.Put(id, set)
 		}),
+		{name: "all pins deleted", weight: 1, can: (*world).agentRuns, do: func(w *world) func() {
+			w.ledger.interrupt()
+			w.must(os.RemoveAll(w.agent.Pins))
+			// Nothing but a start pins maps, and until then the lock lies nowhere.
+			time.Sleep(time.Duration(w.rand.IntN(1000)) * time.Millisecond)
+			w.restart()
+			return nil
+		}},
 		{name: "programs taken off", weight: 2, do: func(w *world) func() {
 			w.ledger.interrupt()
 			w.unpin()

@@ -2,7 +2,10 @@
 
 package soak
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // action is a step: something that happens in every cluster, or a fault.
 type action struct {
@@ -116,6 +119,13 @@ func life() []action {
 		},
 	}
 }
+
+// outlast lets the faults of the moment last longer than heartbeats and
+// timeouts do.
+var outlast = action{name: "nothing for a long time", weight: 2, can: func(w *world) bool { return len(w.active) > 0 }, do: func(w *world) func() {
+	time.Sleep(5*time.Second + time.Duration(w.rand.Int64N(int64(25*time.Second))))
+	return nil
+}}
 
 // drawEndpoints draws a slice: most often with some that are ready.
 func (w *world) drawEndpoints() map[int]condition {

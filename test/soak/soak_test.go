@@ -20,7 +20,7 @@ const (
 	seedVariable     = "FAULT_SEED"     // a number; drawn if empty
 	stepsVariable    = "FAULT_STEPS"    // as many steps; no limit if empty
 	durationVariable = "FAULT_DURATION" // at most this long, such as 1h; shortRun if both limits are empty
-	clockVariable    = "FAULT_CLOCK"    // on: the agent's clock is set, too, which takes a build of minutes
+	longVariable     = "FAULT_LONG"     // on: with what takes minutes to build, or long to wait for
 )
 
 // shortRun fits, with what goes before and after it, into a minute.
@@ -31,7 +31,7 @@ type run struct {
 	seed     uint64
 	steps    int           // 0: no limit
 	duration time.Duration // 0: no limit
-	clock    bool
+	long     bool
 }
 
 func readRun(t *testing.T) run {
@@ -47,7 +47,7 @@ func readRun(t *testing.T) run {
 	read(seedVariable, func(text string) (err error) { r.seed, err = strconv.ParseUint(text, 10, 64); return err })
 	read(stepsVariable, func(text string) (err error) { r.steps, err = strconv.Atoi(text); return err })
 	read(durationVariable, func(text string) (err error) { r.duration, err = time.ParseDuration(text); return err })
-	r.clock = os.Getenv(clockVariable) == "on"
+	r.long = os.Getenv(longVariable) == "on"
 	if r.steps == 0 && r.duration == 0 {
 		r.duration = shortRun
 	}
@@ -61,7 +61,7 @@ func TestFaults(t *testing.T) {
 		t.Cleanup(func() {
 			if t.Failed() {
 				t.Logf("failed at step %d of seed %d; repeat it with\n%s=%d %s=%d %s=%s go test -count 1 -timeout 0 -run TestFaults ./test/soak\nthe last steps:\n%s",
-					w.report.steps, r.seed, seedVariable, r.seed, stepsVariable, w.report.steps, clockVariable, os.Getenv(clockVariable), strings.Join(w.last, "\n"))
+					w.report.steps, r.seed, seedVariable, r.seed, stepsVariable, w.report.steps, longVariable, os.Getenv(longVariable), strings.Join(w.last, "\n"))
 			}
 		})
 		w.play(r)

@@ -83,10 +83,10 @@ func newWorld(t *testing.T, r run) *world {
 		control: lab.NewNetNS(t, "control"), outside: lab.NewNetNS(t, "outside"),
 		ledger: newLedger(), actions: actions(), report: newReport(r.seed),
 	}
-	if r.clock {
+	if r.long {
 		var clock clock
 		clock, w.agent.Program = newClock(t)
-		w.actions = append(w.actions, clock.faults()...)
+		w.actions = append(append(w.actions, clock.faults()...), outlast)
 	}
 	w.connect()
 	w.startCluster(r.seed%2 == 1)
