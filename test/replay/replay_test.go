@@ -94,7 +94,10 @@ func TestIncident(t *testing.T) {
 		s.Launch(t, flags...)
 		s.Ready(t)
 
-		refused := func() { rig.Eventually(t, func() error { return s.refusesItself(t.Context()) }) }
+		refused := func() {
+			rig.Eventually(t, func() error { return s.refusesItself(t.Context()) })
+			s.seesItselfRefused(t)
+		}
 		all := s.play(t, play{flags, []string{refusing}, refused})
 
 		before := all.report()
@@ -191,8 +194,29 @@ func (s *stage) diff(t *testing.T) {
 	}
 }
 
+// seesItselfRefused waits until the agent tells of a refused connection that was
+// its own.
+func (s *stage) seesItselfRefused(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), rig.Patience)
+	defer cancel()
+	events, err := s.API.Events(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for event, err := range events {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if int(event.PID) == s.Process.PID() && event.Service == own && event.Action == refusing {
+			return
+		}
+	}
+	t.Fatalf("the agent told of no refusal of its own within %s", rig.Patience)
+}
+
 // refusesItself says what is missing for the agent to have locked itself out:
-// it knows nothing of the API, which it was refused, and it has refused itself.
+// it could not read anything, and the kernel has what refuses it.
 func (s *stage) refusesItself(ctx context.Context) error {
 	status, err := s.API.Status(ctx)
 	if err != nil {
