@@ -38,7 +38,7 @@ func (w *Writer) commit(listed bool, now time.Time) {
 	for part := range slices.Chunk(w.touched, max(chunk, 1)) {
 		txn := w.tables.db.WriteTxn(w.tables.services)
 		for _, in := range part {
-			w.write(txn, in, now)
+			w.write(txn, in, now.UTC())
 		}
 		txn.Commit()
 	}

@@ -68,7 +68,7 @@ func (w *Writer) OnRetention(f func(RetentionEvent)) { w.retention.tell = f }
 func (w *Writer) Remember(m Memory) {
 	for i := range m.Services {
 		if k := w.retention.keepers[nameOf(&m.Services[i])]; k != nil && k.object == nil {
-			k.remember(&m.Services[i], w.now().UTC())
+			k.remember(&m.Services[i], w.now())
 		}
 	}
 	w.mu.Lock()

@@ -275,6 +275,49 @@ func TestRetention(t *testing.T) {
 	}
 }
 
+// Somebody may turn the wall clock while an agent runs. Only the monotonic
+// reading, which a time loses as soon as it is rounded or moved to UTC, does not
+// go with it.
+func TestTheLimitIsKeptByAClockThatNobodyTurns(t *testing.T) {
+	emptied := func(memory Memory) *kept {
+		k := successor(t, memory, 0)
+		k.now = time.Now
+		k.put(service(web), slice())
+		k.list()
+		return k
+	}
+	remembered := func() Memory {
+		k := newKept(t, Memory{})
+		k.put(service(web), slice(ready("10.0.0.1")))
+		m := k.Memory()
+		for i := range m.Services[0].Sets {
+			m.Services[0].Sets[i].Emptied = time.Now().Round(0)
+		}
+		return m
+	}
+	for name, k := range map[string]*kept{
+		"of a set that is emptied": func() *kept {
+			k := emptied(Memory{})
+			k.put(slice(ready("10.0.0.1")))
+			k.put(slice())
+			return k
+		}(),
+		"of one that a predecessor saw emptied": emptied(remembered()),
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := k.Retained()
+			if len(all) == 0 {
+				t.Fatal("nothing is retained")
+			}
+			for _, r := range all {
+				if r.Until == r.Until.Round(0) {
+					t.Errorf("%s is kept until %s, which has no monotonic reading", r.Key, r.Until)
+				}
+			}
+		})
+	}
+}
+
 func TestNothingIsKeptForOthers(t *testing.T) {
 	other := model.Name{Namespace: "default", Name: "web-x"}
 	endpoints := func(all ...model.Endpoint) *model.EndpointSlice {

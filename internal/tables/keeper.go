@@ -119,7 +119,7 @@ func (k *keeper) empty(s *keptSet, now time.Time) {
 		return
 	}
 	s.phase = phaseRetained
-	k.step(s, now, "retained", "its set is empty in the API; "+count(len(k.backends(s)), "is", "are")+" retained until "+s.deadline.Format(time.RFC3339))
+	k.step(s, now, "retained", "its set is empty in the API; "+count(len(k.backends(s)), "is", "are")+" retained until "+s.deadline.UTC().Format(time.RFC3339))
 }
 
 // own are the backends without those that belong to something else.
@@ -259,7 +259,7 @@ func (k *keeper) end(s *keptSet, now time.Time, why string) {
 }
 
 func (k *keeper) step(s *keptSet, now time.Time, what, text string) {
-	k.steps = append(k.steps, RetentionEvent{Time: now, Key: s.key, What: what, Text: text})
+	k.steps = append(k.steps, RetentionEvent{Time: now.UTC(), Key: s.key, What: what, Text: text})
 }
 
 // deadlineNext is when something ends next, if nothing happens; zero for never.

@@ -27,7 +27,7 @@ func (k *keeper) memory() (RememberedService, bool) {
 	for i, s := range k.sets {
 		m.Sets[i] = RememberedSet{
 			PortName: s.key.PortName, Protocol: s.key.Protocol, Family: s.key.Family, Role: s.key.Role,
-			Backends: k.mine(&k.sets[i]), Emptied: s.emptied.Round(0), Ended: s.ended,
+			Backends: k.mine(&k.sets[i]), Emptied: s.emptied.UTC(), Ended: s.ended,
 		}
 	}
 	return m, true
