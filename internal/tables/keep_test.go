@@ -280,8 +280,9 @@ func TestRetention(t *testing.T) {
 // go with it.
 func TestTheLimitIsKeptByAClockThatNobodyTurns(t *testing.T) {
 	emptied := func(memory Memory) *kept {
-		k := successor(t, memory, 0)
+		k := successor(t, Memory{}, 0)
 		k.now = time.Now
+		k.Remember(memory)
 		k.put(service(web), slice())
 		k.list()
 		return k
