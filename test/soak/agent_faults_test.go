@@ -25,6 +25,10 @@ const agentsLogged = 4
 
 // launch starts an agent, and does not wait for it.
 func (w *world) launch() {
+	if w.turned {
+		// How long a set has been empty is known from the wall clock alone.
+		w.ledger.interrupt(kubernetesKey, apiKey)
+	}
 	flags := []string{
 		"--kubeconfig", w.cluster.LimitedKubeconfig, "--api-server", w.servers[1].URL,
 		"--compare-interval", "1s", "--devices", toOther, "--devices", toOutside,

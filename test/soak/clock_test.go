@@ -98,7 +98,7 @@ const (
 func (c clock) faults() []action {
 	one := func(name string, most, sign int64) action {
 		return action{name: name, weight: 2, can: func(w *world) bool { return w.ahead == 0 }, do: func(w *world) func() {
-			w.ahead = sign * (1 + w.rand.Int64N(most))
+			w.ahead, w.turned = sign*(1+w.rand.Int64N(most)), true
 			c.shift(w.t, w.ahead)
 			return func() {
 				w.ahead = 0

@@ -41,6 +41,7 @@ func (w *world) quiet() {
 		}
 	}
 	w.ledger.settle()
+	w.turned = false
 	if w.tampered {
 		w.tamper() // as long as nothing has happened that is worth a new file
 	}

@@ -50,6 +50,7 @@ type world struct {
 	agents []*lab.Process // the last ones
 	frozen bool           // the agent is stopped as a debugger stops it
 	ahead  int64          // seconds by which the agent's clock is wrong
+	turned bool           // it was, since the last quiet point
 	cutOff bool           // the node does not reach the API servers
 	// tampered says that the state file need not be whole, obstructed that it
 	// cannot be written.
