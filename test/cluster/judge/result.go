@@ -60,7 +60,7 @@ func (r Result) Summary() string {
 	table.Flush()
 
 	shortest, longest := r.windows()
-	fmt.Fprintf(&text, "\n%d rounds, in which default/kubernetes was empty for %.1f to %.1f s\n", len(r.Rounds), shortest, longest)
+	fmt.Fprintf(&text, "\nin each round default/kubernetes was empty, for %.1f to %.1f s\n", shortest, longest)
 	fmt.Fprintf(&text, "%d connections in all: %d failed, %d were closed by a server that stopped, %d met one that was starting or stopping\n",
 		r.Connections, r.Failed, r.Closed, r.Unserved)
 	fmt.Fprintf(&text, "slowest connection: %.1f s while it was empty, %.1f s in all; %d watches ended, after %d events\n",
