@@ -288,6 +288,8 @@ func (j *judgment) restarts() {
 	}
 }
 
-func seconds(d time.Duration) float64 { return float64(d.Round(time.Millisecond).Milliseconds()) / 1000 }
+func seconds(d time.Duration) float64 {
+	return float64(d.Round(time.Millisecond).Milliseconds()) / 1000
+}
 
 func clock(t time.Time) string { return t.UTC().Format("15:04:05.000") }
