@@ -16,7 +16,13 @@ package soak
 import (
 	"testing"
 
+	"k8s.io/client-go/rest"
+
 	"github.com/fairlead-io/fairlead/test/rig"
 )
 
-func TestMain(m *testing.M) { rig.Main(m) }
+func TestMain(m *testing.M) {
+	// The API server's own endpoints are of a kind that it warns of each time.
+	rest.SetDefaultWarningHandler(rest.NoWarnings{})
+	rig.Main(m)
+}
