@@ -64,16 +64,28 @@ func (w *Writer) Retain(r Retention) {
 func (w *Writer) OnRetention(f func(RetentionEvent)) { w.retention.tell = f }
 
 // Remember takes what a file knows of the Services under Retention. What makes
-// no sense is left out. It comes before Run.
+// no sense is left out, and a time to come is now: that is worth saving, or each
+// further start would begin a limit anew. It comes before Run.
 func (w *Writer) Remember(m Memory) {
 	for i := range m.Services {
 		if k := w.retention.keepers[nameOf(&m.Services[i])]; k != nil && k.object == nil {
 			k.remember(&m.Services[i], w.now())
 		}
 	}
+	known := w.look()
 	w.mu.Lock()
-	w.retention.view = w.look()
+	w.retention.view = known
 	w.mu.Unlock()
+	if !sameMemory(&m, &known.memory) {
+		w.signalRemembered()
+	}
+}
+
+func (w *Writer) signalRemembered() {
+	select {
+	case w.retention.remembered <- struct{}{}:
+	default:
+	}
 }
 
 // Restore makes rows of what is remembered, unless the first lists are complete
@@ -249,10 +261,7 @@ func (w *Writer) show() {
 	w.retention.view = now
 	w.mu.Unlock()
 	if worthSaving {
-		select {
-		case w.retention.remembered <- struct{}{}:
-		default:
-		}
+		w.signalRemembered()
 	}
 	for _, k := range w.retention.sorted() {
 		for _, s := range k.steps {

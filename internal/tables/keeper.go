@@ -150,7 +150,7 @@ func (k *keeper) restore(now time.Time) bool {
 			continue
 		}
 		s.phase, serves = phaseRestored, true
-		k.step(s, now, "restored", "the API was not heard of since the node started; "+count(len(k.backends(s)), "is", "are")+" restored from the state file")
+		k.step(s, now, "restored", "the API was not heard of yet; "+count(len(k.backends(s)), "is", "are")+" restored from the state file")
 	}
 	return serves
 }

@@ -208,7 +208,7 @@ func TestARestoredRow(t *testing.T) {
 		}
 		want := []Transition{{start.Add(10 * time.Second), []Cause{{Other: causeStateFile}}, []string{
 			"the Service was first seen",
-			"port http (IPv4): the API was not heard of since the node started; 1 backend is restored from the state file",
+			"port http (IPv4): the API was not heard of yet; 1 backend is restored from the state file",
 		}}}
 		if diff := cmp.Diff(want, row.History); diff != "" {
 			t.Errorf("its history (-want +got):\n%s", diff)
@@ -344,6 +344,52 @@ func TestRemembered(t *testing.T) {
 			t.Errorf("the memory is %+v, want %+v", got, m)
 		}
 	})
+}
+
+// A start that corrects what it read must write that down: each further start
+// with a clock that is behind would begin the limit anew.
+func TestACorrectedMemoryIsWorthSaving(t *testing.T) {
+	m := remembering(t, func(k *kept) { k.put(slice()) })
+	k := successor(t, m, -time.Hour)
+	select {
+	case <-k.Remembered():
+	default:
+		t.Error("a time to come that became now is not said to be worth saving")
+	}
+	next := successor(t, throughJSON(t, k.Memory()), -time.Hour+50*time.Second)
+	next.put(service(web), slice())
+	next.list()
+	next.pass(7 * time.Second)
+	if got, want := next.outcome(), "forward 10.0.0.1=unverified 10.0.0.2=unverified"; got != want {
+		t.Errorf("within the limit from the first start connections meet %q, want %q", got, want)
+	}
+	next.pass(time.Second)
+	if got := next.outcome(); got != nothing {
+		t.Errorf("a second start has prolonged it: connections meet %q", got)
+	}
+}
+
+// The node may get its addresses after a row was restored: what others see of
+// the retention, and what a file is to remember, is what the row has.
+func TestWhatIsRestoredFollowsTheNodesAddresses(t *testing.T) {
+	k := successor(t, remembering(t, nil), 10*time.Second)
+	k.Restore()
+	k.Flush()
+	k.setAddresses("10.0.0.1")
+	row := k.row(t, web)
+	if all := k.Retained(); len(all) != 1 || !slices.Equal(addressesOf(all[0].Backends), addressesOf(row.Compiled.Sets[0].Backends)) {
+		t.Errorf("retained is %+v, the row has %+v", all, row.Compiled.Sets[0].Backends)
+	}
+	if got := addressesOf(k.Memory().Services[0].Sets[0].Backends); !slices.Equal(got, []netip.AddrPort{addrPort(one), addrPort(two)}) {
+		t.Errorf("remembered is %v", got)
+	}
+}
+
+func addressesOf(backends []model.Backend) (all []netip.AddrPort) {
+	for _, b := range backends {
+		all = append(all, b.AddrPort)
+	}
+	return all
 }
 
 // The limit is reached without any event: Run wakes by itself.

@@ -350,6 +350,7 @@ func (w *Writer) noteNode(node *model.Node) {
 	var affected []*input
 	for _, in := range w.inputs {
 		kept := in.keeper != nil && in.keeper.dependsOnNode()
+		w.retention.changed = w.retention.changed || kept
 		if in.object != nil && (kept || in.object.AffectedBy(&w.current, node)) {
 			affected = append(affected, in)
 		}
