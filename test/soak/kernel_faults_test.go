@@ -23,7 +23,7 @@ const (
 )
 
 // floodServices are more than fit.
-const floodServices = 40
+const floodServices = 20
 
 // kernelFaults are what others can do to maps and programs.
 func kernelFaults() []action {
