@@ -66,14 +66,16 @@ func (r *Reconciler) apply(changes []tables.Change) {
 	}
 }
 
-// noteRestored sees whether a restored row is in the kernel now.
+// noteRestored sees whether the kernel has a frontend of a restored row now. It
+// does not wait for those that cannot be written: they would serve nobody
+// without programs either.
 func (r *Reconciler) noteRestored(changes []tables.Change) {
 	if r.early != earlyUnasked || r.cfg.Restored == nil {
 		return
 	}
 	if slices.ContainsFunc(changes, func(c tables.Change) bool {
-		_, failed := r.failed[c.Row.Name]
-		return c.Row.Restored && !c.Deleted && !failed
+		w := r.written[c.Row.Name]
+		return c.Row.Restored && w != nil && len(w.frontends) > 0
 	}) {
 		r.early = earlyDue
 	}

@@ -60,10 +60,10 @@ type Config struct {
 	// predecessor's leavings are pruned, and nothing that is served is Lost: now
 	// the programs may be attached. An error is retried.
 	Filled func() error
-	// Restored, unless nil, is called once, before Filled, when a row that a file
-	// remembers was written while the first lists are not complete: the programs
-	// may be attached for it, though nothing is pruned and others are missing. An
-	// error is retried.
+	// Restored, unless nil, is called once, before Filled, when a frontend of a row
+	// that a file remembers was written while the first lists are not complete: the
+	// programs may be attached for it, though nothing is pruned and others are
+	// missing. An error is retried.
 	Restored func() error
 	// Tried, unless nil, hears of each batch after the tables did.
 	Tried func(Batch)

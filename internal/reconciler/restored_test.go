@@ -109,6 +109,27 @@ func TestRestored(t *testing.T) {
 			}
 		})
 	})
+	t.Run("does not wait for those of a Service that cannot be, once others are", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := restoring(t, externalIP(1))
+			w.maxFrontends = 1
+			defer running(w)()
+			pass(time.Second)
+			if w.restored != 1 || len(w.elements) != 1 {
+				t.Errorf("called %d times, and the kernel holds %q", w.restored, w.text())
+			}
+		})
+	})
+	t.Run("is not for a Service that has no frontend", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := restoring(t, func(s *model.Service) { s.HasProxyName, s.ProxyName = true, "other" })
+			defer running(w)()
+			pass(time.Second)
+			if w.restored != 0 {
+				t.Errorf("called %d times", w.restored)
+			}
+		})
+	})
 	t.Run("is not for a file that remembers nothing", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, newKernel(t))
@@ -125,19 +146,19 @@ func TestRestored(t *testing.T) {
 
 // restoring is a world in which default/a is remembered with the backend
 // 10.0.0.1, and restored, before anything is listed.
-func restoring(t reporter) *world {
+func restoring(t reporter, changes ...func(*model.Service)) *world {
 	w := newWorld(t, newKernel(t))
 	w.writer.Retain(tables.Retention{Services: []model.Name{inDefault("a")}, Limit: time.Hour})
-	w.writer.Remember(tables.Memory{Services: []tables.RememberedService{remembered()}})
+	w.writer.Remember(tables.Memory{Services: []tables.RememberedService{remembered(changes...)}})
 	w.writer.Restore()
 	w.writer.Flush()
 	return w
 }
 
-func remembered() tables.RememberedService {
+func remembered(changes ...func(*model.Service)) tables.RememberedService {
 	backend := endpoints("a", 1).Endpoints[0].Addresses[0]
 	return tables.RememberedService{
-		Object: service("a", 1),
+		Object: service("a", 1, changes...),
 		Sets: []tables.RememberedSet{{
 			PortName: "http", Protocol: model.TCP, Family: model.IPv4, Role: model.RoleClusterIP,
 			Backends: []model.Backend{{AddrPort: netip.AddrPortFrom(backend, 8080), Node: "n2"}},
