@@ -101,6 +101,15 @@ func (d *Datapath) takeOver() error {
 	return d.dropReplaced()
 }
 
+// onHooks says that every program of the socket path that is wanted is on its
+// hook.
+func (d *Datapath) onHooks() bool {
+	return d.cfg.SocketMode == SocketOff || !slices.ContainsFunc(hooks[:], func(h hook) bool {
+		_, on := d.onHook(h)
+		return !on
+	})
+}
+
 // Lost says that the maps in force serve a frontend that those which Attach
 // puts in their place do not hold. What cannot be read is taken for served.
 func (d *Datapath) Lost(k model.FrontendKey) bool {

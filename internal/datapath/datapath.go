@@ -204,7 +204,7 @@ func (d *Datapath) open() error {
 	if pinned != nil {
 		reason := pinned.fits(specs)
 		if reason == nil {
-			d.current = pinned
+			d.current, d.inherited = pinned, d.onHooks()
 			return d.adopt()
 		}
 		d.log.Info("new maps are filled beside the pinned ones", "because", reason)
@@ -226,7 +226,9 @@ func (d *Datapath) open() error {
 }
 
 // Inherited says that a predecessor's maps were in force when this writer was
-// opened: after a reboot there are none.
+// opened: after a reboot there are none, and without a program on every hook
+// those that are there serve nobody, or not all. Maps that are to be replaced are
+// taken to be in force: what replaces them must be whole first.
 func (d *Datapath) Inherited() bool { return d.inherited }
 
 // adopt learns what the maps hold, so that only differences are written.

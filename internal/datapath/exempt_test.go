@@ -6,6 +6,8 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/fairlead-io/fairlead/internal/model"
+	"github.com/fairlead-io/fairlead/test/lab"
 )
 
 // dialled is a Service's address at which a server of its own listens as well,
@@ -325,4 +328,30 @@ func TestOnlyMapsInForceAreInherited(t *testing.T) {
 	must(t, Cleanup(r.cfg.PinPath))
 	r.open()
 	expect(false, "after a cleanup, as after a reboot")
+}
+
+// A writer may die after its maps became current and before its programs use
+// them, or lose the programs while it does not run: such maps serve nobody.
+func TestMapsWithoutProgramsAreNotInherited(t *testing.T) {
+	s := newStage(t)
+	expect := func(want bool, when string) {
+		t.Helper()
+		s.reopen()
+		if s.Inherited() != want {
+			t.Errorf("%s: inherited is %v", when, s.Inherited())
+		}
+	}
+	expect(true, "with every program on its hook")
+	for _, h := range hooks {
+		must(t, os.Remove(filepath.Join(s.cfg.PinPath, linksFolder, h.name)))
+		expect(false, "without "+h.name)
+		s.attach()
+		expect(true, "once it is attached again")
+	}
+	on := s.cfg.Cgroup
+	s.cfg.Cgroup = lab.NewCgroup(t).Path()
+	expect(false, "in another cgroup")
+	s.cfg.Cgroup, s.cfg.Sizes.Frontends = on, 2*s.cfg.Sizes.Frontends
+	must(t, os.Remove(filepath.Join(s.cfg.PinPath, linksFolder, hooks[0].name)))
+	expect(true, "with maps that are to be replaced only once all is known")
 }
