@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"sync"
@@ -35,7 +36,7 @@ const (
 	// saveInterval is the least time between two writes of the state file, and
 	// saveRetry after one that failed.
 	saveInterval = time.Second
-	saveRetry    = 10 * time.Second
+	saveRetry    = 5 * time.Second
 )
 
 // verdicts says what an answer means for a backend.
@@ -189,9 +190,13 @@ func (a *Agent) restore(ctx context.Context) error {
 	return nil
 }
 
-// kept hears of each step of a retention, in the writer's goroutine.
+// kept hears of each step of a retention, in the writer's goroutine. What
+// begins is judged at once.
 func (a *Agent) kept(e tables.RetentionEvent) {
 	a.retention(e)
+	if e.What != api.EventRetained && e.What != api.EventRestored {
+		return
+	}
 	select {
 	case a.reach.judge <- struct{}{}:
 	default:
@@ -201,17 +206,20 @@ func (a *Agent) kept(e tables.RetentionEvent) {
 // judgeRetained asks the backends of retained sets who they are, for as long as
 // there are any.
 func (a *Agent) judgeRetained(ctx context.Context) error {
-	tick := time.NewTicker(judgeInterval)
-	defer tick.Stop()
 	for {
 		if found := a.askRetained(ctx); len(found) > 0 {
 			a.writer.Judge(found)
 		}
+		// All agents hear of an emptied set at once, and shall not ask in step.
+		tick := time.NewTimer(judgeInterval + rand.N(judgeInterval/2))
 		select {
 		case <-ctx.Done():
-			return nil
 		case <-tick.C:
 		case <-a.reach.judge:
+		}
+		tick.Stop()
+		if ctx.Err() != nil {
+			return nil
 		}
 	}
 }
@@ -242,18 +250,19 @@ func (a *Agent) askRetained(ctx context.Context) map[netip.AddrPort]tables.Verdi
 // the state file whenever what it remembers has changed.
 func (a *Agent) keepState(ctx context.Context) error {
 	news := a.endpointNews()
+	var again <-chan time.Time // while what changed is not in the file
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-a.writer.Remembered():
 		case <-a.reach.client.Changed():
+		case <-again:
 		}
 		news(a.reach.client.Status())
-		for !a.saveState() {
-			if !wait(ctx, saveRetry) {
-				return nil
-			}
+		again = nil
+		if !a.saveState() {
+			again = time.After(saveRetry)
 		}
 		if !wait(ctx, saveInterval) {
 			return nil

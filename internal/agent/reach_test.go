@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"encoding/pem"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/fairlead-io/fairlead/internal/api"
+	"github.com/fairlead-io/fairlead/internal/apiserver"
+	"github.com/fairlead-io/fairlead/internal/statefile"
+)
+
+// twoServers gives the agent the way to two servers, and returns the one in use
+// and the other.
+func (a *Agent) twoServers(t *testing.T) (used, other *httptest.Server) {
+	t.Helper()
+	var servers [2]*httptest.Server
+	for i := range servers {
+		servers[i] = httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		t.Cleanup(servers[i].Close)
+	}
+	used, other = servers[0], servers[1]
+	dir := t.TempDir()
+	write(t, dir, "ca", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: used.Certificate().Raw})))
+	write(t, dir, "config", fmt.Sprintf("{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], "+
+		"clusters: [{name: c, cluster: {server: %q, certificate-authority: ca}}]}", used.URL))
+	client, err := apiserver.New(apiserver.Config{Kubeconfig: filepath.Join(dir, "config"), Servers: []string{other.URL}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Connect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	a.reach = &reach{client: client}
+	if client.Status().Current == other.URL {
+		used, other = other, used
+	}
+	return used, other
+}
+
+// follows runs parts of the agent until the test ends.
+func (a *Agent) follows(t *testing.T, parts ...func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, len(parts))
+	for _, part := range parts {
+		go func() { done <- part(ctx) }()
+	}
+	t.Cleanup(func() {
+		cancel()
+		for range parts {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within %s", what, patience)
+		}
+	}
+}
+
+func TestAStateFileThatCannotBeWrittenHoldsNothingElseUp(t *testing.T) {
+	a := retainingAgent(t)
+	inTheWay := filepath.Join(t.TempDir(), "fairlead")
+	a.cfg.StateFile = filepath.Join(inTheWay, "state.json")
+	if err := os.WriteFile(inTheWay, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	used, other := a.twoServers(t)
+	events := a.listening(t)
+	a.follows(t, a.keepState, a.reach.client.Run)
+	if e := next(t, events); e.Reason != used.URL+" is in use" {
+		t.Fatalf("told: %q", e.Reason)
+	}
+	said := func() string { return a.reach.status(a.cfg.StateFile).StateFileError }
+	eventually(t, "status says that the file cannot be written", func() bool { return said() != "" })
+
+	used.CloseClientConnections()
+	used.Close()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, a.reach.client.REST().Host+"/version", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := a.reach.client.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if e := next(t, events); e.Event != api.EventEndpoint || e.Reason != other.URL+" is in use, instead of "+used.URL {
+		t.Errorf("told: %q", e.Reason)
+	}
+
+	if err := os.Remove(inTheWay); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the file is written once it can be", func() bool {
+		content, err := statefile.Read(a.cfg.StateFile)
+		return err == nil && len(content.Endpoints) == 2
+	})
+	eventually(t, "and nothing is said against it any more", func() bool { return said() == "" })
+}
