@@ -39,7 +39,7 @@ func NewAgent(t testing.TB, name string, ns *lab.NetNS, manifests string) *Agent
 		Name: name, NS: ns, Cgroup: lab.NewCgroup(t), Manifests: manifests,
 		Pins: filepath.Join(lab.NewBPFFS(t), "fairlead"), Socket: filepath.Join(t.TempDir(), "agent.sock"),
 		StateFile: filepath.Join(t.TempDir(), "fairlead", "state.json"),
-		Program: Program(),
+		Program:   Program(),
 	}
 	a.API = api.NewClient(a.Socket)
 	return a
