@@ -15,7 +15,8 @@
 //
 // A heartbeat is GET /readyz over TLS. 200, 401 and 403 mean that the endpoint
 // answers; any other status that it is not ready, and it is used only if nothing
-// better is there. Every heartbeat is a race: the endpoint in use runs first, or
+// better is there. So is an endpoint that answers heartbeats and leaves requests
+// unanswered for a minute and more. Every heartbeat is a race: the endpoint in use runs first, or
 // the last good one. If it fails or is late, all others start at once, and the
 // first good answer wins. The Service address in a pod's environment runs last,
 // when nothing else answered, and is left as soon as something else does. So a

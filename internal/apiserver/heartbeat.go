@@ -46,6 +46,8 @@ type verdict struct {
 	err   error  // why it is not EndpointAnswers
 }
 
+var errIgnores = errors.New("heartbeats are answered, and the last request was not")
+
 // heartbeat asks whether the server is ready.
 func (l *link) heartbeat(ctx context.Context, timeout time.Duration) verdict {
 	late := fmt.Errorf("no answer within %s", timeout)
@@ -67,6 +69,9 @@ func (l *link) heartbeat(ctx context.Context, timeout time.Duration) verdict {
 	_, _ = io.CopyN(io.Discard, resp.Body, 1<<16) // so that the connection can be used again
 	switch resp.StatusCode {
 	case http.StatusOK, http.StatusUnauthorized, http.StatusForbidden:
+		if l.ignores.Load() {
+			return verdict{api.EndpointUnready, errIgnores}
+		}
 		return verdict{state: api.EndpointAnswers}
 	}
 	return verdict{api.EndpointUnready, fmt.Errorf("GET /readyz was answered with %s", resp.Status)}

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -21,6 +22,10 @@ import (
 // errLeft is what a request meets whose endpoint was left.
 var errLeft = errors.New("the agent turned to another API server")
 
+// patience is how many times longer than for a heartbeat the answer to a
+// request is waited for.
+const patience = 15
+
 // keepAlive finds dead connections on which nobody is about to write.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3}
 
@@ -30,6 +35,10 @@ type link struct {
 	url    url.URL
 	rt     http.RoundTripper
 	dialer *net.Dialer
+
+	// ignores says that the last request was not answered in time, whatever
+	// heartbeats are told.
+	ignores atomic.Bool
 
 	// left ends when the link is left, and with it every connection.
 	left  context.Context
@@ -67,11 +76,13 @@ func newLink(config *rest.Config, dialer *net.Dialer, u url.URL, name string, pi
 		DialContext:         settings.DialHolder.Dial,
 		TLSClientConfig:     l.tls,
 		TLSHandshakeTimeout: 2 * dialer.Timeout, // a heartbeat is over before
-		MaxIdleConnsPerHost: 4,
-		IdleConnTimeout:     90 * time.Second,
-		DisableCompression:  settings.DisableCompression,
-		ForceAttemptHTTP2:   true,
-		HTTP2:               &http.HTTP2Config{SendPingTimeout: pings, PingTimeout: dialer.Timeout},
+		// An API server gives a request up after a minute, and says so.
+		ResponseHeaderTimeout: patience * dialer.Timeout,
+		MaxIdleConnsPerHost:   4,
+		IdleConnTimeout:       90 * time.Second,
+		DisableCompression:    settings.DisableCompression,
+		ForceAttemptHTTP2:     true,
+		HTTP2:                 &http.HTTP2Config{SendPingTimeout: pings, PingTimeout: dialer.Timeout},
 	}
 	if l.rt, err = transport.HTTPWrappersForConfig(settings, base); err != nil {
 		return nil, fmt.Errorf("reading the credentials for %s: %w", u.String(), err)

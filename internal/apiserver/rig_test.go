@@ -110,6 +110,7 @@ type server struct {
 	mu       sync.Mutex
 	status   int           // of /readyz
 	delay    time.Duration // of every answer
+	stuck    bool          // nothing but heartbeats is answered
 	token    string        // the only one that is accepted; "": any
 	tokens   []string      // every Authorization header
 	paths    []string
@@ -197,10 +198,14 @@ func (s *server) handler(ctx context.Context) http.Handler {
 			s.client = append(s.client, r.TLS.PeerCertificates[0].Raw)
 		}
 		status, delay, token := s.status, s.delay, s.token
+		if s.stuck && !strings.HasSuffix(r.URL.Path, "/readyz") {
+			delay = time.Hour
+		}
 		s.mu.Unlock()
 		select {
 		case <-time.After(delay):
 		case <-ctx.Done():
+		case <-r.Context().Done():
 		}
 		switch {
 		case token != "" && r.Header.Get("Authorization") != "Bearer "+token:

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -40,6 +41,7 @@ func (c *Client) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, fmt.Errorf("asking the API server at %s: %w", l.url.String(), err)
 	}
+	l.ignores.Store(false)
 	resp.Body = &body{ReadCloser: resp.Body, client: c, link: l, req: req}
 	return resp, nil
 }
@@ -56,8 +58,19 @@ func (c *Client) failed(req *http.Request, l *link, err error) bool {
 	if req.Context().Err() != nil {
 		return false
 	}
+	if unanswered(err) {
+		l.ignores.Store(true)
+	}
 	c.doubt(l, err)
 	return true
+}
+
+// unanswered says that a request was sent, and ran out of time. Where the
+// connection is the matter, heartbeats find that out.
+func unanswered(err error) bool {
+	var late interface{ Timeout() bool }
+	var connection *net.OpError
+	return errors.As(err, &late) && late.Timeout() && !errors.As(err, &connection)
 }
 
 // await returns the link in use. While there is none, or it is in doubt, it

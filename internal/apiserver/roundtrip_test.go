@@ -19,6 +19,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/fairlead-io/fairlead/internal/api"
 )
 
 // open makes a request and reads how its answer begins.
@@ -173,6 +175,45 @@ func TestRequests(t *testing.T) {
 		if err == nil {
 			t.Error("the test's server made a Service")
 		}
+	})
+}
+
+func TestStuck(t *testing.T) {
+	cfg := quick()
+	cfg.Timeout = 100 * time.Millisecond
+	for _, http1 := range []bool{false, true} {
+		t.Run(fmt.Sprintf("a server that answers nothing but heartbeats is left for one that does (HTTP/1: %v)", http1), func(t *testing.T) {
+			ours := newAuthority(t)
+			a, b := ours.serve(serving{http1: http1}), ours.serve(serving{http1: http1})
+			c := ours.client(cfg, a.url())
+			connect(t, c)
+			c.Learn(Slices, at(b))
+			run(t, c)
+			a.set(func(s *server) { s.stuck = true })
+			if got, err := ask(t.Context(), c, "/api/v1/services"); err != nil || got != b.at.String() {
+				t.Errorf("got %q, %v", got, err)
+			}
+			if state := states(c)[a.url()]; state != api.EndpointUnready {
+				t.Errorf("the stuck one is %s", state)
+			}
+		})
+	}
+	t.Run("the only server is asked on, and is well again once it answers", func(t *testing.T) {
+		ours := newAuthority(t)
+		a := ours.serve(serving{})
+		c := ours.client(cfg, a.url())
+		connect(t, c)
+		run(t, c)
+		a.set(func(s *server) { s.stuck = true })
+		if _, err := ask(t.Context(), c, "/api/v1/services"); err == nil {
+			t.Error("it was answered")
+		}
+		eventually(t, "it is not ready", func() bool { return states(c)[a.url()] == api.EndpointUnready })
+		a.set(func(s *server) { s.stuck = false })
+		if _, err := ask(t.Context(), c, "/api/v1/services"); err != nil {
+			t.Error(err)
+		}
+		eventually(t, "it answers", func() bool { return states(c)[a.url()] == api.EndpointAnswers })
 	})
 }
 
