@@ -140,6 +140,48 @@ func TestANodeIsRebootedWhileNoAPIServerAnswers(t *testing.T) {
 	})
 }
 
+// Whoever starts on maps that no program uses any more, or yet, has them used
+// again without having heard of the API.
+func TestProgramsThatAreGoneComeBackWhileNoAPIServerAnswers(t *testing.T) {
+	n, cluster := kubeNode(t)
+	pod, _ := n.client(t, "client")
+	n.Launch(t, "--kubeconfig", cluster.LimitedKubeconfig)
+	n.Ready(t)
+	b := n.backend(t, "a")
+	web := rig.Service{Name: "web", VIP: rig.ParsePair("10.96.0.77", "fd00:10:96::77"), Spec: "ipFamilyPolicy: RequireDualStack"}
+	cluster.Apply(web.YAML(rig.AllReady(b)))
+	n.Settle(t)
+	n.remembers(t, serverAddress(cluster))
+
+	cluster.StopAPIServer()
+	n.Process.Kill()
+	if err := os.RemoveAll(filepath.Join(n.Pins, "links")); err != nil {
+		t.Fatal(err)
+	}
+	rig.Eventually(t, func() error {
+		if reply := pod.Ask(traffic.TCP, ways[0].To(web.VIP, rig.ServicePort).String()); reply.Error == "" {
+			return fmt.Errorf("a Service is served without programs: %v", reply)
+		}
+		return nil
+	})
+	n.Launch(t, "--kubeconfig", cluster.LimitedKubeconfig)
+	rig.Eventually(t, func() error {
+		_, reply := pod.Open(traffic.TCP, kubernetes)
+		if reply.Error != "ECONNREFUSED" {
+			return fmt.Errorf("a pod is not led to the API server, which does not run: %v", reply)
+		}
+		return nil
+	})
+	rig.Expect(t, pod, ways[0], web.VIP, rig.ServicePort, "a")
+	if n.Status(t).Synced {
+		t.Error("the agent has heard of the API")
+	}
+
+	cluster.StartAPIServer()
+	n.Ready(t)
+	n.diff(t)
+}
+
 // launchInPod starts an agent as in a pod of a DaemonSet: with a service
 // account, and an environment that names the Service of the API server.
 func (n *node) launchInPod(t *testing.T, cluster *kube.Cluster, flags ...string) {
