@@ -113,11 +113,8 @@ func (a *Agent) readState() statefile.Content {
 }
 
 // pinnedAddresses are the backends that a predecessor's maps have for the API
-// server. A state file may be lost.
+// server, if there are any, in force or not. A state file may be lost.
 func (a *Agent) pinnedAddresses() []netip.AddrPort {
-	if !a.datapath.Inherited() {
-		return nil
-	}
 	reader, err := datapath.OpenReader(a.cfg.PinPath)
 	if err != nil {
 		return nil

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -230,9 +231,9 @@ func TestAPodsEnvironmentNamesAServiceOnly(t *testing.T) {
 		n.launchInPod(t, cluster)
 		synced(t)
 	})
-	t.Run("without the file, the maps of its predecessor have it", func(t *testing.T) {
+	t.Run("without the file, the maps of its predecessor have it, though no program uses them", func(t *testing.T) {
 		n.Process.Kill()
-		if err := os.Remove(n.StateFile); err != nil {
+		if err := errors.Join(os.Remove(n.StateFile), os.RemoveAll(filepath.Join(n.Pins, "links"))); err != nil {
 			t.Fatal(err)
 		}
 		n.launchInPod(t, cluster)
