@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"net/url"
@@ -49,6 +50,7 @@ type Client struct {
 	log      *slog.Logger
 	config   *rest.Config // with the credentials; its Host is where they are from
 	dialer   *net.Dialer
+	own      string // the name that the certificate there must have
 	verifies bool
 
 	doubted chan struct{} // buffered 1: the endpoint in use is in doubt
@@ -120,6 +122,7 @@ func (c *Client) addConfigured() error {
 	if err != nil {
 		return err
 	}
+	c.own = cmp.Or(c.config.ServerName, own.Hostname())
 	c.put(own, source)
 	for _, value := range c.cfg.Servers {
 		u, err := parseServer(value)
@@ -128,7 +131,7 @@ func (c *Client) addConfigured() error {
 		}
 		c.put(u, flag)
 	}
-	l, err := newLink(c.config, c.dialer, own, own.Hostname(), c.cfg.Heartbeat)
+	l, err := newLink(c.config, c.dialer, own, c.own, c.cfg.Heartbeat)
 	if err != nil {
 		return err
 	}
@@ -161,7 +164,7 @@ func (c *Client) put(u url.URL, source Source) *endpoint {
 	i := c.index(u.String())
 	if i < 0 {
 		i = len(c.endpoints)
-		c.endpoints = append(c.endpoints, endpoint{url: u, state: api.EndpointUntried, since: time.Now()})
+		c.endpoints = append(c.endpoints, endpoint{url: u, lot: rand.Uint32(), state: api.EndpointUntried, since: time.Now()})
 	}
 	c.endpoints[i].add(source)
 	return &c.endpoints[i]
@@ -225,11 +228,11 @@ func (c *Client) learn(u url.URL, source Source) {
 	}
 }
 
-// forget removes the endpoints that nobody names any more, but for the one in
-// use.
+// forget removes the endpoints that nobody names any more, and the outdated
+// ones, but for the one in use.
 func (c *Client) forget() {
 	c.endpoints = slices.DeleteFunc(c.endpoints, func(e endpoint) bool {
-		return len(e.sources) == 0 && !c.uses(e.key())
+		return (len(e.sources) == 0 || c.outdated(e)) && !c.uses(e.key())
 	})
 }
 
@@ -246,8 +249,8 @@ func (c *Client) secondBest() bool {
 
 // Known returns the addresses that are worth remembering for the next run, the
 // one in use or used last in front. It leaves out the Service address of the
-// pod's environment, what cannot be said by an address alone, and what only
-// the file still names although nothing good is there.
+// pod's environment, what cannot be said by an address alone, and what is
+// outdated.
 func (c *Client) Known() []netip.AddrPort {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -265,9 +268,12 @@ func (c *Client) known() []netip.AddrPort {
 	return out
 }
 
+// outdated says that only an earlier run names an endpoint at which nothing good
+// is, although the API has said by now where its servers are. So it goes with
+// what the image of a machine remembers of another cluster.
 func (c *Client) outdated(e endpoint) bool {
 	failed := e.state == api.EndpointSilent || e.state == api.EndpointForeign
-	return c.fresh && failed && !e.namedBy(flag, kubeconfig, Slices, Kernel)
+	return c.fresh && failed && !e.namedBy(flag, kubeconfig, Slices, pod)
 }
 
 // ordered returns the endpoints in the order in which they are tried.

@@ -15,13 +15,15 @@
 //
 // A heartbeat is GET /readyz over TLS. 200, 401 and 403 mean that the endpoint
 // answers; any other status that it is not ready, and it is used only if nothing
-// better is there. So is an endpoint that answers heartbeats and leaves requests
-// unanswered for a minute and more. Every heartbeat is a race: the endpoint in use runs first, or
-// the last good one. If it fails or is late, all others start at once, and the
-// first good answer wins. The Service address in a pod's environment runs last,
-// when nothing else answered, and is left as soon as something else does. So a
-// round in which all is well is one request. A request or a watch that fails
-// starts a race, and requests wait for its end.
+// better is there. So is one that answers heartbeats and leaves a request
+// unanswered for more than a minute. Every heartbeat is a race: the endpoint in
+// use runs first, or the last good one. If it fails or is late, all others start
+// at once, and the first good answer wins. The Service address in a pod's
+// environment runs last, when nothing else answered, and is left as soon as
+// something else does. So a round in which all is well is one request. A request
+// or a watch that fails starts a race, and requests wait for its end. Each agent
+// has an order of its own among endpoints of the same source, or all the nodes of
+// a cluster would begin with the same server.
 //
 // An endpoint in use is left only for another one. While nobody answers, its
 // watches go on for as long as its connections do. When it is left, all its
@@ -32,9 +34,11 @@
 //
 // Each endpoint has to prove with its certificate that it is the API server
 // before it gets a token. The kubeconfig's own server must have its host name, or
-// its tls-server-name, as with client-go. Elsewhere the name that was dialled is
-// asked for, then kubernetes.default.svc, which is in the certificate of every
-// API server. Where something else answers, the endpoint is foreign: it is
+// its tls-server-name, as with client-go; --api-server the host that it says, or
+// one of the names that follow. A learned address has to have
+// kubernetes.default.svc, which is in the certificate of every API server, or the
+// name of the kubeconfig's own server. To have the address is not enough: the
+// authority of many clusters signs that for kubelets as well. Where something else answers, the endpoint is foreign: it is
 // tried again only once a source names it anew, or once a minute when nobody
 // else answers, for a certificate authority may have been in the middle of a
 // change. A certificate that is not valid at this time makes an endpoint

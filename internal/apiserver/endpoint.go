@@ -39,6 +39,7 @@ const serviceName = "kubernetes.default.svc"
 type endpoint struct {
 	url     url.URL  // canonical
 	sources []Source // in order of preference
+	lot     uint32   // decides between those of one source: each agent draws its own
 	state   string   // api.Endpoint…
 	since   time.Time
 	err     error
@@ -69,36 +70,33 @@ func (e *endpoint) drop(source Source) {
 func rank(s Source) int { return slices.Index(preference, s) }
 
 // names are those of which the certificate must have one, in the order in
-// which they are asked for. serverName is the kubeconfig's, if it has one.
-func (e endpoint) names(serverName string) []string {
-	host := e.url.Hostname()
+// which they are asked for. own is what the server that came with the credentials
+// has to be called.
+func (e endpoint) names(own string) []string {
 	var names []string
-	if e.namedBy(kubeconfig, pod) {
-		names = append(names, cmp.Or(serverName, host))
-	}
-	if e.namedBy(flag, Slices, Kernel, File) {
-		names = append(names, learnedNames(host, serverName)...)
-	}
-	return unique(names)
-}
-
-func learnedNames(host, serverName string) []string {
-	names := []string{host, serviceName}
-	if serverName != "" {
-		names = append(names, serverName)
-	}
-	return unique(names)
-}
-
-func unique(names []string) []string {
-	var out []string
-	for _, name := range names {
-		if !slices.Contains(out, name) {
-			out = append(out, name)
+	add := func(more ...string) {
+		for _, name := range more {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
 		}
 	}
-	return out
+	if e.namedBy(kubeconfig, pod) {
+		add(own)
+	}
+	if e.namedBy(flag) {
+		add(e.url.Hostname())
+	}
+	// What nobody names any more, but is in use, was learned.
+	if len(e.sources) == 0 || e.namedBy(flag, Slices, Kernel, File) {
+		add(learnedNames(own)...)
+	}
+	return names
 }
+
+// learnedNames are those of API servers alone. The host is none of them: the
+// authority of a cluster may sign a node's address for its kubelet, too.
+func learnedNames(own string) []string { return []string{serviceName, own} }
 
 // address is where the endpoint is, if that is all there is to say of it.
 func (e endpoint) address() (netip.AddrPort, bool) {
@@ -143,6 +141,6 @@ func compareEndpoints(best string) func(a, b endpoint) int {
 		return rank(e.sources[0])
 	}
 	return func(a, b endpoint) int {
-		return cmp.Or(turn(a)-turn(b), source(a)-source(b))
+		return cmp.Or(turn(a)-turn(b), source(a)-source(b), cmp.Compare(a.lot, b.lot))
 	}
 }

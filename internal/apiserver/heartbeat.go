@@ -100,25 +100,29 @@ func stateAfter(err error) string {
 }
 
 // try makes a link with the first of the names that the server's certificate
-// has. The link is nil if the server is silent or foreign.
+// has. The link is nil if the server is silent or foreign; if it has none of
+// the names, the verdict says so of the first.
 func (c *Client) try(ctx context.Context, config *rest.Config, u url.URL, names []string) (*link, verdict) {
-	var v verdict
+	var misnamed verdict
 	for _, name := range names {
 		l, err := newLink(config, c.dialer, u, name, c.cfg.Heartbeat)
 		if err != nil {
 			return nil, verdict{api.EndpointSilent, err}
 		}
-		v = l.heartbeat(ctx, c.cfg.Timeout)
+		v := l.heartbeat(ctx, c.cfg.Timeout)
 		if v.state == api.EndpointAnswers || v.state == api.EndpointUnready {
 			return l, v
 		}
 		l.leave()
 		var otherName x509.HostnameError
 		if !errors.As(v.err, &otherName) {
-			break
+			return nil, v
+		}
+		if misnamed.err == nil {
+			misnamed = v
 		}
 	}
-	return nil, v
+	return nil, misnamed
 }
 
 // Probe finds out, with one heartbeat, whether an API server is at an address.
@@ -132,8 +136,7 @@ func (c *Client) Probe(ctx context.Context, at netip.AddrPort) (Answer, error) {
 		return Silent, fmt.Errorf("no API server can have the address %s", at)
 	}
 	u := atAddress(at)
-	names := learnedNames(u.Hostname(), c.config.ServerName)
-	l, v := c.try(ctx, rest.AnonymousClientConfig(c.config), u, names)
+	l, v := c.try(ctx, rest.AnonymousClientConfig(c.config), u, learnedNames(c.own))
 	if l != nil {
 		l.leave()
 		return Answers, nil

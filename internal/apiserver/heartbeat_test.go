@@ -42,6 +42,9 @@ func TestHeartbeat(t *testing.T) {
 		{"a certificate for kubernetes.default.svc alone answers", func(t *testing.T, ours, _ *authority) netip.AddrPort {
 			return ours.serve(serving{names: []string{serviceName}}).at
 		}, api.EndpointAnswers, Answers, ""},
+		{"a certificate for the address alone is foreign: a kubelet may have one", func(t *testing.T, ours, _ *authority) netip.AddrPort {
+			return ours.serve(serving{names: []string{"127.0.0.1", "node-1"}}).at
+		}, api.EndpointForeign, Foreign, "valid for node-1, not kubernetes.default.svc"},
 		{"a certificate for another name is foreign", func(t *testing.T, ours, _ *authority) netip.AddrPort {
 			return ours.serve(serving{names: []string{"etcd.example"}}).at
 		}, api.EndpointForeign, Foreign, "kubernetes.default.svc"},
@@ -77,12 +80,11 @@ func TestHeartbeat(t *testing.T) {
 			if strings.HasSuffix(tc.err, "300ms") {
 				cfg.Timeout = 300 * time.Millisecond
 			}
-			away := nobody(t)
+			// Its address is no other server's.
+			away := netip.AddrPortFrom(netip.MustParseAddr("127.0.0.2"), nobody(t).Port())
 			c := ours.client(cfg, "https://"+away.String())
 			target := tc.serve(t, ours, theirs)
-			if target != away {
-				c.Learn(Slices, []netip.AddrPort{target})
-			}
+			c.Learn(Slices, []netip.AddrPort{target})
 			c.race(t.Context())
 			url := "https://" + target.String()
 			for _, e := range c.Status().Endpoints {

@@ -134,7 +134,7 @@ func (c *Client) heats(now time.Time) []heat {
 	defer c.mu.Unlock()
 	var first, others, last []runner
 	for _, e := range c.ordered() {
-		r := runner{endpoint: e, names: e.names(c.config.ServerName)}
+		r := runner{endpoint: e, names: e.names(c.own)}
 		if healthy != nil && healthy.url == e.url {
 			r.link = healthy
 		}

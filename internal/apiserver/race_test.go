@@ -63,6 +63,22 @@ func TestRace(t *testing.T) {
 			t.Errorf("they start in this order: %q", got)
 		}
 	})
+	t.Run("agents do not all begin with the same of several servers", func(t *testing.T) {
+		ours := newAuthority(t)
+		places := []netip.AddrPort{netip.MustParseAddrPort("192.0.2.1:6443"), netip.MustParseAddrPort("192.0.2.2:6443"), netip.MustParseAddrPort("192.0.2.3:6443")}
+		begin := map[string]int{}
+		for range 64 {
+			c := ours.inPod(quick(), netip.MustParseAddrPort("192.0.2.9:443"))
+			c.Learn(Slices, places)
+			begin[c.heats(time.Now())[0].runners[0].endpoint.key()]++
+			if got := c.Known(); !slices.Equal(got, c.Known()) || len(got) != 3 {
+				t.Fatalf("known is %v", got)
+			}
+		}
+		if len(begin) != len(places) {
+			t.Errorf("64 agents begin with %v", begin)
+		}
+	})
 	t.Run("a first one that refuses does not use up its head start", func(t *testing.T) {
 		ours := newAuthority(t)
 		a, b := ours.serve(serving{}), ours.serve(serving{})
@@ -236,6 +252,23 @@ func TestMove(t *testing.T) {
 	})
 }
 
+func TestAnEndpointInUseThatNobodyNamesAnyMoreIsStillAnEndpoint(t *testing.T) {
+	ours := newAuthority(t)
+	a := ours.serve(serving{})
+	c := ours.client(quick(), "https://"+nobody(t).String())
+	c.Learn(Slices, at(a))
+	connect(t, c)
+	c.Learn(Slices, []netip.AddrPort{nobody(t)})
+	run(t, c)
+	a.stop()
+	eventually(t, "it is silent", func() bool { return states(c)[a.url()] == api.EndpointSilent })
+	ours.serveAt(serving{}, a.at.String())
+	eventually(t, "it answers", func() bool { return states(c)[a.url()] == api.EndpointAnswers })
+	if got := c.Status().Current; got != a.url() {
+		t.Errorf("using %q", got)
+	}
+}
+
 func drain(c *Client) {
 	select {
 	case <-c.Changed():
@@ -350,6 +383,28 @@ func TestLearn(t *testing.T) {
 			}
 		})
 	}
+	t.Run("what an earlier run knew of another cluster is nobody's endpoint once the slices were heard", func(t *testing.T) {
+		theirs := newAuthority(t)
+		other, another, service := theirs.serve(serving{}), theirs.serve(serving{}), nobody(t)
+		real := ours.serve(serving{})
+		c := ours.inPod(quick(), service)
+		c.Learn(File, at(other))
+		c.Learn(Kernel, at(another))
+		if c.race(t.Context()) {
+			t.Fatal("somebody answered")
+		}
+		if n := len(c.Status().Endpoints); n != 3 {
+			t.Errorf("%d endpoints before, want 3", n)
+		}
+		c.Learn(Slices, at(real))
+		if !c.race(t.Context()) {
+			t.Fatal("nobody answered")
+		}
+		got := states(c)
+		if len(got) != 2 || got[real.url()] != api.EndpointAnswers || got["https://"+service.String()] != api.EndpointSilent {
+			t.Errorf("the endpoints are %v", got)
+		}
+	})
 	t.Run("Changed is signalled when Known changes, and only then", func(t *testing.T) {
 		c := ours.client(quick(), own)
 		told := func() bool {

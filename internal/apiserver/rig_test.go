@@ -120,7 +120,7 @@ type server struct {
 
 // serving is how a server is set up.
 type serving struct {
-	names   []string  // of the certificate; nil: its address
+	names   []string  // of the certificate; nil: its address, and the name of all API servers
 	until   time.Time // of the certificate; zero: an hour from now
 	http1   bool
 	status  int
@@ -144,7 +144,7 @@ func (a *authority) serveAt(s serving, address string) *server {
 		out.status = http.StatusOK
 	}
 	if s.names == nil {
-		s.names = []string{"127.0.0.1"}
+		s.names = []string{"127.0.0.1", serviceName}
 	}
 	if s.until.IsZero() {
 		s.until = time.Now().Add(time.Hour)

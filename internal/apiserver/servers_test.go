@@ -128,21 +128,21 @@ func TestKubeconfigServer(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	for _, tc := range []struct {
-		name       string
-		sources    []Source
-		serverName string
-		want       string
+		name    string
+		sources []Source
+		own     string
+		want    string
 	}{
-		{"the kubeconfig's own server must have its host", []Source{kubeconfig}, "", "[h]"},
+		{"the kubeconfig's own server must have its host", []Source{kubeconfig}, "h", "[h]"},
 		{"the kubeconfig's own server must have its tls-server-name", []Source{kubeconfig}, "n", "[n]"},
-		{"a Service address in a pod must have that address", []Source{pod}, "", "[h]"},
-		{"other servers have their host, or the name that all have", []Source{flag}, "", "[h kubernetes.default.svc]"},
-		{"a kubeconfig's tls-server-name is good for the others, too", []Source{Slices}, "n", "[h kubernetes.default.svc n]"},
-		{"a server that several sources name may have any of their names", []Source{kubeconfig, Slices}, "", "[h kubernetes.default.svc]"},
+		{"a Service address in a pod must have that address", []Source{pod}, "h", "[h]"},
+		{"a flag's server has its host, the name that all have, or that of the kubeconfig's", []Source{flag}, "own", "[h kubernetes.default.svc own]"},
+		{"a learned one has a name that nobody but API servers has", []Source{Slices, Kernel, File}, "own", "[kubernetes.default.svc own]"},
+		{"a server that several sources name may have any of their names", []Source{kubeconfig, Slices}, "h", "[h kubernetes.default.svc]"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			e := endpoint{url: url.URL{Scheme: "https", Host: "h:443"}, sources: tc.sources}
-			if got := fmt.Sprint(e.names(tc.serverName)); got != tc.want {
+			if got := fmt.Sprint(e.names(tc.own)); got != tc.want {
 				t.Errorf("got %s, want %s", got, tc.want)
 			}
 		})
