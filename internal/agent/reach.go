@@ -204,9 +204,7 @@ func (a *Agent) kept(e tables.RetentionEvent) {
 // there are any.
 func (a *Agent) judgeRetained(ctx context.Context) error {
 	for {
-		if found := a.askRetained(ctx); len(found) > 0 {
-			a.writer.Judge(found)
-		}
+		a.askRetained(ctx)
 		// All agents hear of an emptied set at once, and shall not ask in step.
 		tick := time.NewTimer(judgeInterval + rand.N(judgeInterval/2))
 		select {
@@ -221,26 +219,24 @@ func (a *Agent) judgeRetained(ctx context.Context) error {
 	}
 }
 
-func (a *Agent) askRetained(ctx context.Context) map[netip.AddrPort]tables.Verdict {
-	found := map[netip.AddrPort]tables.Verdict{}
+// askRetained asks all at once, and passes on each answer as it comes: one that
+// is dead is not to hold up what is said of the others.
+func (a *Agent) askRetained(ctx context.Context) {
+	backends := map[netip.AddrPort]struct{}{}
 	for _, set := range a.writer.Retained() {
-		for _, b := range set.Backends {
-			found[b.AddrPort] = tables.VerdictSilent
+		for _, b := range slices.Concat(set.Backends, set.Unheard) {
+			backends[b.AddrPort] = struct{}{}
 		}
 	}
-	var mu sync.Mutex
 	var asked sync.WaitGroup
-	for _, at := range slices.Collect(maps.Keys(found)) {
+	for at := range backends {
 		asked.Go(func() {
 			// Why nobody answered does not matter: silence says nothing.
 			answer, _ := a.reach.client.Probe(ctx, at)
-			mu.Lock()
-			defer mu.Unlock()
-			found[at] = verdicts[answer]
+			a.writer.Judge(map[netip.AddrPort]tables.Verdict{at: verdicts[answer]})
 		})
 	}
 	asked.Wait()
-	return found
 }
 
 // keepState tells those who watch of another way to the API server, and writes

@@ -6,15 +6,23 @@ import (
 	"context"
 	"encoding/pem"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/fairlead-io/fairlead/internal/api"
 	"github.com/fairlead-io/fairlead/internal/apiserver"
+	"github.com/fairlead-io/fairlead/internal/model"
+	"github.com/fairlead-io/fairlead/internal/reflector"
 	"github.com/fairlead-io/fairlead/internal/statefile"
 )
 
@@ -112,4 +120,96 @@ func TestAStateFileThatCannotBeWrittenHoldsNothingElseUp(t *testing.T) {
 		return err == nil && len(content.Endpoints) == 2
 	})
 	eventually(t, "and nothing is said against it any more", func() bool { return said() == "" })
+}
+
+// emptied lets default/web have these backends and then none.
+func (a *Agent) emptied(backends ...netip.AddrPort) {
+	for i, at := range backends {
+		name := model.Name{Namespace: "default", Name: fmt.Sprintf("web-%d", i)}
+		a.writer.Events([]reflector.Event{{Kind: reflector.KindEndpointSlice, Name: name, Slice: &model.EndpointSlice{
+			Name: name, Service: "web", Family: model.IPv4,
+			Endpoints: []model.Endpoint{{Addresses: []netip.Addr{at.Addr()}, Ready: true, Serving: true}},
+			Ports:     []model.EndpointPort{{Protocol: model.TCP, Port: at.Port()}},
+		}}})
+	}
+	a.writer.Flush()
+	for i := range backends {
+		a.writer.Events([]reflector.Event{{Kind: reflector.KindEndpointSlice, Name: model.Name{Namespace: "default", Name: fmt.Sprintf("web-%d", i)}}})
+	}
+	a.writer.Flush()
+}
+
+// mute accepts connections and says nothing. What it returns is closed once
+// somebody has waited in vain.
+func mute(t *testing.T) (at netip.AddrPort, leave func(), waited <-chan struct{}) {
+	t.Helper()
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone, once := make(chan struct{}), sync.Once{}
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.Copy(io.Discard, conn) // until the other side has had enough
+			conn.Close()
+			once.Do(func() { close(gone) })
+		}
+	}()
+	leave = func() { listener.Close() }
+	t.Cleanup(leave)
+	return netip.MustParseAddrPort(listener.Addr().String()), leave, gone
+}
+
+func addressOf(s *httptest.Server) netip.AddrPort {
+	return netip.MustParseAddrPort(s.Listener.Addr().String())
+}
+
+// said is how connections to default/web are served.
+func (a *Agent) said() string {
+	var words []string
+	for _, r := range a.retained() {
+		for _, b := range r.Backends {
+			words = append(words, fmt.Sprintf("%d %s", b.Port, b.State))
+		}
+	}
+	slices.Sort(words)
+	return strings.Join(words, ", ")
+}
+
+func TestARetainedBackendThatIsDeadHoldsUpNothing(t *testing.T) {
+	a := retainingAgent(t)
+	server, _ := a.twoServers(t)
+	a.reach.judge = make(chan struct{}, 1)
+	dead, leave, waited := mute(t)
+	a.emptied(addressOf(server), dead)
+	a.works(t)
+	a.follows(t, a.judgeRetained)
+
+	answers := fmt.Sprintf("%d retained", addressOf(server).Port())
+	eventually(t, "the one that answers is the only one", func() bool { return a.said() == answers })
+	select {
+	case <-waited:
+		t.Error("it waited for the one that does not")
+	default:
+	}
+
+	// The dead one comes back, at its address.
+	leave()
+	again := httptest.NewUnstartedServer(server.Config.Handler)
+	again.Listener.Close()
+	var err error
+	if again.Listener, err = net.Listen("tcp4", dead.String()); err != nil {
+		t.Fatal(err)
+	}
+	again.StartTLS()
+	t.Cleanup(again.Close)
+	<-waited
+	a.reach.judge <- struct{}{}
+	both := []string{answers, fmt.Sprintf("%d retained", dead.Port())}
+	slices.Sort(both)
+	eventually(t, "one that was not heard of is asked again", func() bool { return a.said() == strings.Join(both, ", ") })
 }

@@ -286,11 +286,11 @@ func (w *Writer) look() view {
 func (k *keeper) retained() (all []Retained) {
 	for i := range k.sets {
 		s := &k.sets[i]
-		backends := k.kept(s.key)
-		if len(backends) == 0 {
+		served, unheard := k.divide(s)
+		if s.phase == phaseIdle || len(served) == 0 {
 			continue
 		}
-		r := Retained{Key: s.key, Since: s.emptied, Until: s.deadline, Restored: s.phase == phaseRestored, Backends: backends}
+		r := Retained{Key: s.key, Since: s.emptied, Until: s.deadline, Restored: s.phase == phaseRestored, Backends: served, Unheard: unheard}
 		if r.Since.IsZero() {
 			r.Since = k.restored
 		}

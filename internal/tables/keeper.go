@@ -286,25 +286,31 @@ func (k *keeper) kept(key model.SetKey) []model.Backend {
 	return k.backends(&k.sets[at])
 }
 
-// backends are those that have answered since the set goes on without
-// endpoints; all, if none has.
+// backends are those that the set goes on with.
 func (k *keeper) backends(s *keptSet) []model.Backend {
-	var answered, all []model.Backend
+	served, _ := k.divide(s)
+	return served
+}
+
+// divide tells those that have answered since the set goes on without endpoints
+// from those that were not heard of. If none has answered all are served.
+func (k *keeper) divide(s *keptSet) (served, unheard []model.Backend) {
 	for _, b := range s.backends {
 		if s.isLost(&b, k.node) {
 			continue
 		}
 		b.Local, b.State = isLocal(&b, k.node), model.StateUnverified
-		all = append(all, b)
-		if _, has := s.answered[b.AddrPort]; has {
-			b.State = model.StateRetained
-			answered = append(answered, b)
+		if _, has := s.answered[b.AddrPort]; !has {
+			unheard = append(unheard, b)
+			continue
 		}
+		b.State = model.StateRetained
+		served = append(served, b)
 	}
-	if len(answered) > 0 {
-		return answered
+	if len(served) == 0 {
+		return unheard, nil
 	}
-	return all
+	return served, unheard
 }
 
 // isLost says that a backend's address may be another's by now: a node gives

@@ -279,9 +279,27 @@ func TestRetainedAndKeep(t *testing.T) {
 	t.Run("each set is listed with its time", func(t *testing.T) {
 		want := []Retained{{
 			Key: row.Compiled.Sets[0].Key, Since: start.Add(3 * time.Second), Until: start.Add(63 * time.Second), Backends: row.Compiled.Sets[0].Backends,
+			Unheard: []model.Backend{{AddrPort: addrPort(one), State: model.StateUnverified, Local: true, Node: "n1", Slices: []model.Name{slice().Name}}},
 		}}
 		if diff := cmp.Diff(want, k.Retained(), cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); diff != "" {
 			t.Errorf("retained (-want +got):\n%s", diff)
+		}
+	})
+	t.Run("those that are left out are still asked for, and come back when they answer", func(t *testing.T) {
+		k := newKept(t, Memory{})
+		k.put(service(web), slice(ready("10.0.0.1"), ready("10.0.0.2")))
+		k.put(slice())
+		k.judge(VerdictAnswers, two)
+		for _, r := range k.Retained() {
+			for _, b := range r.Unheard {
+				k.judge(VerdictAnswers, b.AddrPort.String())
+			}
+		}
+		if got, want := k.outcome(), "forward 10.0.0.1=retained 10.0.0.2=retained"; got != want {
+			t.Errorf("connections meet %q, want %q", got, want)
+		}
+		if all := k.Retained(); len(all) != 1 || len(all[0].Unheard) != 0 {
+			t.Errorf("retained is %+v", all)
 		}
 	})
 	t.Run("a fresh compile has the same kept as the row", func(t *testing.T) {

@@ -69,6 +69,9 @@ type Retained struct {
 	Until    time.Time       // when the retention ends at the latest; zero for a restored set
 	Restored bool            // from the file, before the API was heard of
 	Backends []model.Backend // of state retained or unverified
+	// Unheard are those that have not answered while others have. Nobody is sent
+	// there unless they do: the others may go in the meantime.
+	Unheard []model.Backend
 }
 
 // RetentionEvent is a step in a retention, for those who watch.
