@@ -12,7 +12,7 @@ $(error Go is missing: install the version that go.mod names from https://go.dev
 endif
 
 # Tests and demo load programs into the kernel and make network namespaces.
-NEED_ROOT := $(filter test demo demo-incident-1 bench e2e e2e-replay,$(MAKECMDGOALS))
+NEED_ROOT := $(filter test soak demo demo-incident-1 bench e2e e2e-replay,$(MAKECMDGOALS))
 ifneq ($(NEED_ROOT),)
 ifneq ($(shell id -u),0)
 $(error `make $(firstword $(NEED_ROOT))` runs as root: try `sudo make $(firstword $(NEED_ROOT))`)
