@@ -67,8 +67,7 @@ func (w *world) fill() {
 	for i := range floodServices {
 		s := newService(fmt.Sprintf("flood-%d", i), 100+i)
 		w.flood = append(w.flood, s)
-		w.create(s)
-		w.writeSlices(s, 0, all)
+		w.create(s, [2]map[int]condition{all, {}})
 	}
 }
 

@@ -74,18 +74,13 @@ func life() []action {
 	}
 	return []action{
 		one("Service created", 6, false, func(w *world, s *service) {
-			w.create(s)
-			w.writeSlices(s, 0, w.drawEndpoints())
-			w.writeSlices(s, 1, w.drawEndpoints())
+			w.create(s, [2]map[int]condition{w.drawEndpoints(), w.drawEndpoints()})
 		}),
 		one("Service deleted", 2, true, func(w *world, s *service) { w.remove(s) }),
 		one("Service deleted and created again", 2, true, func(w *world, s *service) {
 			endpoints := s.slices
 			w.remove(s)
-			w.create(s)
-			for i := range endpoints {
-				w.writeSlices(s, i, endpoints[i])
-			}
+			w.create(s, endpoints)
 		}),
 		one("Service scaled", 10, true, func(w *world, s *service) { w.writeSlices(s, w.rand.IntN(2), w.drawEndpoints()) }),
 		one("Service emptied", 2, true, func(w *world, s *service) {

@@ -81,11 +81,26 @@ func (s *service) asks(backends []*rig.Backend) state {
 // note tells the ledger what the next write makes of the Service.
 func (w *world) note(s *service) { w.ledger.write(s.key(), s.asks(w.backends)) }
 
-// create makes the Service; its slices are written by themselves.
-func (w *world) create(s *service) {
+// create makes the Service, and then its slices. An API server that ends as it
+// deletes a Service may leave its address or port given out for minutes: then
+// there is none this time.
+func (w *world) create(s *service, endpoints [2]map[int]condition) {
 	s.exists = true
 	w.note(s)
-	w.applyAll("create "+s.Name, documents(s.YAML(nil))[:1])
+	w.apply("create "+s.Name, documents(s.YAML(nil))[0], func(err error) error {
+		if !strings.Contains(err.Error(), "is already allocated") {
+			return err
+		}
+		s.exists = false
+		return nil
+	})
+	if !s.exists {
+		w.note(s)
+		return
+	}
+	for i := range endpoints {
+		w.writeSlices(s, i, endpoints[i])
+	}
 }
 
 // remove deletes the Service; its slices go after it, as the garbage collector
@@ -119,7 +134,9 @@ func (w *world) writeSlices(s *service, i int, endpoints map[int]condition) {
 		make := map[condition]func(*rig.Backend) rig.Endpoint{ready: rig.Ready, terminating: rig.Terminating, notReady: rig.NotReady}[endpoints[n]]
 		all = append(all, make(w.backends[n]))
 	}
-	w.applyAll("write slices of "+s.Name, documents(rig.SliceYAML(sliceName(s, i), s.Name, all)))
+	for _, doc := range documents(rig.SliceYAML(sliceName(s, i), s.Name, all)) {
+		w.apply("write slices of "+s.Name, doc, func(err error) error { return err })
+	}
 }
 
 // deleteSlices deletes a pair of slices.
@@ -154,26 +171,29 @@ func documents(text string) []string {
 	return all
 }
 
-// applyAll applies Services and EndpointSlices on the server's side.
-func (w *world) applyAll(what string, documents []string) {
+// apply applies a Service or an EndpointSlice on the server's side. An error
+// that failed makes nil is no reason to try again.
+func (w *world) apply(what, doc string, failed func(error) error) {
+	w.t.Helper()
+	// The API takes YAML as well, but its audit log does not.
+	patch, err := yaml.YAMLToJSON([]byte(doc))
+	if err != nil {
+		w.t.Fatalf("%s: %v", what, err)
+	}
 	force := true
 	options := metav1.PatchOptions{FieldManager: "soak", Force: &force}
-	for _, doc := range documents {
-		// The API takes YAML as well, but its audit log does not.
-		patch, err := yaml.YAMLToJSON([]byte(doc))
-		if err != nil {
-			w.t.Fatalf("%s: %v", what, err)
-		}
-		w.write(what, func(ctx context.Context, c kubernetes.Interface) (err error) {
-			name := objectName(doc)
-			if strings.HasPrefix(doc, "apiVersion: v1\n") {
-				_, err = c.CoreV1().Services(metav1.NamespaceDefault).Patch(ctx, name, types.ApplyPatchType, patch, options)
-				return err
-			}
+	w.write(what, func(ctx context.Context, c kubernetes.Interface) (err error) {
+		name := objectName(doc)
+		if strings.HasPrefix(doc, "apiVersion: v1\n") {
+			_, err = c.CoreV1().Services(metav1.NamespaceDefault).Patch(ctx, name, types.ApplyPatchType, patch, options)
+		} else {
 			_, err = c.DiscoveryV1().EndpointSlices(metav1.NamespaceDefault).Patch(ctx, name, types.ApplyPatchType, patch, options)
-			return err
-		})
-	}
+		}
+		if err != nil {
+			return failed(err)
+		}
+		return nil
+	})
 }
 
 // objectName reads the name out of a manifest as package rig writes it.
@@ -189,8 +209,6 @@ func (w *world) populate() {
 		s := newService(name, 10+i)
 		s.steady = i < len(steadyNames)
 		w.services = append(w.services, s)
-		w.create(s)
-		w.writeSlices(s, 0, map[int]condition{i % 4: ready, (i + 1) % 4: ready})
-		w.writeSlices(s, 1, map[int]condition{4 + i%2: ready})
+		w.create(s, [2]map[int]condition{{i % 4: ready, (i + 1) % 4: ready}, {4 + i%2: ready}})
 	}
 }
