@@ -232,12 +232,12 @@ func (a *Agent) options() model.Options {
 
 // attachPrograms comes after the rows: the addresses that serve NodePorts come
 // with them, and then the programs.
-func (a *Agent) attachPrograms() error {
+func (a *Agent) attachPrograms(attach func() error) error {
 	a.node.begin()
 	if a.devices != nil {
 		a.devices.prepare()
 	}
-	if err := a.datapath.Attach(); err != nil {
+	if err := attach(); err != nil {
 		return err
 	}
 	if a.devices != nil {
@@ -247,9 +247,9 @@ func (a *Agent) attachPrograms() error {
 }
 
 // attachEarly is called when the rows of the API server's own Services were
-// restored, on a node where nothing else is in force.
+// restored, on a node where nothing is in force.
 func (a *Agent) attachEarly() error {
-	if err := a.attachPrograms(); err != nil {
+	if err := a.attachPrograms(a.datapath.AttachEarly); err != nil {
 		return err
 	}
 	a.log.Warn("nothing is heard of the API yet; what the state file remembers of its own Services is served until then", "stateFile", a.cfg.StateFile)
@@ -258,7 +258,7 @@ func (a *Agent) attachEarly() error {
 
 // attach is called when every row was tried.
 func (a *Agent) attach() error {
-	if err := a.attachPrograms(); err != nil {
+	if err := a.attachPrograms(a.datapath.Attach); err != nil {
 		return err
 	}
 	var s api.Status

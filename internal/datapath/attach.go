@@ -52,6 +52,20 @@ func (d *Datapath) Attach() error {
 	if err := d.addServiceCIDRs(); err != nil {
 		return err
 	}
+	return d.attach()
+}
+
+// AttachEarly is Attach while it is not known yet which Services there are: what
+// the maps hold is served, and an address of ServiceCIDRs that they do not hold
+// passes until Attach, for somebody else may serve it.
+func (d *Datapath) AttachEarly() error {
+	if err := d.holdServiceCIDRs(); err != nil {
+		return err
+	}
+	return d.attach()
+}
+
+func (d *Datapath) attach() error {
 	if err := d.carryFlows(); err != nil {
 		return err
 	}

@@ -100,6 +100,27 @@ func TestWhatIsNotServedOfServiceCIDRs(t *testing.T) {
 	r.expectAt("and allocated again (R38)", clusterIPs, rangedPort2, rejected)
 }
 
+// Before the first lists are complete nobody knows which ClusterIPs there are,
+// and another proxy of the node may serve them.
+func TestWhatIsUnallocatedPassesUntilAllIsKnown(t *testing.T) {
+	r := newCIDRNode(t, testCIDRs...)
+	r.serveClusterIP()
+	for _, when := range []string{"early", "early once more, after one that died so"} {
+		must(t, r.AttachEarly())
+		r.expectAt(when+": an unallocated address passes (R33, R38)", unallocated, rangedPort2, "")
+		r.expectAt(when+": an unknown port of a ClusterIP is rejected (R38)", clusterIPs, rangedPort2, "ECONNREFUSED")
+		if repaired, err := r.Compare(); err != nil || repaired != 0 {
+			t.Errorf("%s: repaired %d, %v: nobody changed anything", when, repaired, err)
+		}
+		r.restart(testCIDRs...)
+		r.serveClusterIP()
+	}
+	r.prune()
+	r.attach()
+	r.expectCIDRs("once all is known", testCIDRs...)
+	r.expectAt("once all is known (R38)", unallocated, rangedPort2, "EHOSTUNREACH")
+}
+
 func TestWithoutServiceCIDRsWhatIsUnallocatedPasses(t *testing.T) {
 	r := newCIDRNode(t)
 	r.serveClusterIP()
@@ -192,6 +213,14 @@ func TestSourceRangesLeaveRoomForServiceCIDRs(t *testing.T) {
 	id := r.create(k)
 	if _, err := r.Publish(id, withRanges(forward(k, "10.0.0.1:80"), "10.0.0.0/8", "192.0.2.0/24")); !errors.Is(err, ErrNoRoom) {
 		t.Errorf("two source ranges beside a service CIDR in a map of two: %v", err)
+	}
+	r.attach()
+	r.expectRanges(fmt.Sprintf("0 %s", testCIDRs[0]), fmt.Sprintf("%d 10.0.0.0/8", r.shadows[id].owner))
+
+	// As they do while those are not in force.
+	must(t, r.AttachEarly())
+	if _, err := r.Publish(id, withRanges(forward(k, "10.0.0.1:80"), "10.0.0.0/8", "192.0.2.0/24")); !errors.Is(err, ErrNoRoom) {
+		t.Errorf("two source ranges beside a service CIDR that is to come: %v", err)
 	}
 	r.attach()
 	r.expectRanges(fmt.Sprintf("0 %s", testCIDRs[0]), fmt.Sprintf("%d 10.0.0.0/8", r.shadows[id].owner))
