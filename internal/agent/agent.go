@@ -141,7 +141,7 @@ func (a *Agent) openSource() error {
 	if a.pods, err = newPodFinder(config); err != nil {
 		return err
 	}
-	a.source, err = reflector.NewKubernetes(config, a.cfg.NodeName, a.log)
+	a.source, err = reflector.NewKubernetes(config, a.cfg.NodeName, a.reach.client.Found, a.log)
 	return err
 }
 

@@ -67,6 +67,7 @@ type Client struct {
 	doubtful  bool          // a request over link failed, and no race has ended since
 	mute      bool          // the last race found nobody
 	turned    chan struct{} // closed and replaced when link or doubtful change
+	found     chan struct{} // closed and replaced when a link comes in use, or answers again
 }
 
 // New reads the credentials, and where API servers are by the operator's word.
@@ -95,6 +96,7 @@ func newClient(cfg Config, config *rest.Config) (*Client, error) {
 		learned:  make(chan struct{}, 1),
 		changed:  make(chan struct{}, 1),
 		turned:   make(chan struct{}),
+		found:    make(chan struct{}),
 	}
 	rereadToken(config)
 	if err := c.addConfigured(); err != nil {
@@ -281,6 +283,15 @@ func (c *Client) ordered() []endpoint {
 	out := slices.Clone(c.endpoints)
 	slices.SortStableFunc(out, compareEndpoints(c.best))
 	return out
+}
+
+// Found returns a channel that is closed when the next endpoint comes in use, or
+// when the one in use answers again: who waits to ask once more need not wait
+// any longer.
+func (c *Client) Found() <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.found
 }
 
 // Changed is signalled when Known, or the endpoint in use, may have changed.

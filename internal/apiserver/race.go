@@ -211,6 +211,8 @@ func (c *Client) use(r result) {
 		c.since = now
 	}
 	if !same || c.mute {
+		close(c.found)
+		c.found = make(chan struct{})
 		c.log.Info("using the API server", "url", r.key, "state", r.state)
 	}
 	c.link, c.best, c.mute = r.link, r.key, false

@@ -149,7 +149,7 @@ func (d *diffFlags) source() (reflector.Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	return reflector.NewKubernetes(config, d.objects.nodeName, slog.New(slog.DiscardHandler))
+	return reflector.NewKubernetes(config, d.objects.nodeName, nil, slog.New(slog.DiscardHandler))
 }
 
 // names are the layers that are compared, in order.

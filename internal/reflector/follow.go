@@ -27,6 +27,7 @@ var errCut = errors.New("the list ended before it was complete")
 type follower struct {
 	resource resource
 	handler  Handler
+	found    func() <-chan struct{}
 	log      *slog.Logger
 
 	mu        sync.Mutex
@@ -57,7 +58,7 @@ func (f *follower) run(ctx context.Context, s *store) {
 		if time.Since(began) > settled {
 			pause = backoff{}
 		}
-		pause.wait(ctx)
+		pause.wait(ctx, f.found())
 	}
 }
 
@@ -82,7 +83,7 @@ func (f *follower) watch(ctx context.Context, options metav1.ListOptions) (watch
 	f.setStreaming(streamed)
 	if streamed && f.unfinished != nil {
 		f.failed(ctx, f.unfinished.end(f.resource))
-		f.cuts.wait(ctx)
+		f.cuts.wait(ctx, f.found())
 	}
 	f.unfinished = nil
 	var pause backoff
@@ -103,7 +104,7 @@ func (f *follower) watch(ctx context.Context, options metav1.ListOptions) (watch
 		if ctx.Err() != nil || !away(err) {
 			return nil, err
 		}
-		pause.wait(ctx)
+		pause.wait(ctx, f.found())
 	}
 }
 
@@ -243,12 +244,15 @@ const (
 // backoff waits longer each time. The zero value starts over.
 type backoff struct{ pause time.Duration }
 
-func (b *backoff) wait(ctx context.Context) {
+// wait ends at once, and starts over, when the API server is found again.
+func (b *backoff) wait(ctx context.Context, found <-chan struct{}) {
 	b.pause = min(max(2*b.pause, firstPause), longestPause)
 	timer := time.NewTimer(b.pause + rand.N(b.pause/2))
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
+	case <-found:
+		b.pause = 0
 	case <-timer.C:
 	}
 }

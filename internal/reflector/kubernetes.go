@@ -74,13 +74,16 @@ func (r resource) request(options metav1.ListOptions) *rest.Request {
 type kubernetes struct {
 	host      string
 	resources []resource
+	found     func() <-chan struct{}
 	log       *slog.Logger
 }
 
 // NewKubernetes returns a source that follows all Services, all EndpointSlices
 // but headless ones (R2), and the Node of the given name. It makes no request
-// before Run or List.
-func NewKubernetes(config *rest.Config, nodeName string, log *slog.Logger) (Source, error) {
+// before Run or List. Found returns a channel that is closed when the API server
+// was found again after it had not answered, so that nobody then waits on; nil
+// where nobody tells.
+func NewKubernetes(config *rest.Config, nodeName string, found func() <-chan struct{}, log *slog.Logger) (Source, error) {
 	if nodeName == "" {
 		return nil, errors.New("the name of this node is not known: give --node-name")
 	}
@@ -92,9 +95,13 @@ func NewKubernetes(config *rest.Config, nodeName string, log *slog.Logger) (Sour
 	if err != nil {
 		return nil, err
 	}
+	if found == nil {
+		found = func() <-chan struct{} { return nil }
+	}
 	return &kubernetes{
-		host: config.Host,
-		log:  log,
+		host:  config.Host,
+		found: found,
+		log:   log,
 		resources: []resource{
 			{kind: KindService, name: "services", client: core, example: &corev1.Service{}},
 			{kind: KindEndpointSlice, name: "endpointslices", group: discoveryv1.GroupName, client: discovery, example: &discoveryv1.EndpointSlice{},
@@ -136,7 +143,7 @@ func (k *kubernetes) Run(ctx context.Context, h Handler) error {
 	problems := &board{handler: h}
 	var running sync.WaitGroup
 	for _, r := range k.resources {
-		f := &follower{resource: r, handler: h, log: k.log}
+		f := &follower{resource: r, handler: h, found: k.found, log: k.log}
 		s := &store{kind: r.kind, handler: h, convert: &convert, board: problems, held: make(map[model.Name]string)}
 		running.Go(func() { f.run(ctx, s) })
 	}

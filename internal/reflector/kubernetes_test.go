@@ -32,7 +32,7 @@ func onPort(name string, port int32) *corev1.Service {
 func source(t *testing.T, s *apiServer) Source {
 	t.Helper()
 	config := &rest.Config{Host: s.http.URL, UserAgent: "fairlead/test", QPS: -1}
-	k, err := NewKubernetes(config, "n1", discard())
+	k, err := NewKubernetes(config, "n1", nil, discard())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -373,7 +373,7 @@ func TestKubernetesList(t *testing.T) {
 }
 
 func TestNewKubernetesNeedsANode(t *testing.T) {
-	if _, err := NewKubernetes(&rest.Config{Host: "http://127.0.0.1:1"}, "", discard()); err == nil || !strings.Contains(err.Error(), "--node-name") {
+	if _, err := NewKubernetes(&rest.Config{Host: "http://127.0.0.1:1"}, "", nil, discard()); err == nil || !strings.Contains(err.Error(), "--node-name") {
 		t.Errorf("got %v", err)
 	}
 }

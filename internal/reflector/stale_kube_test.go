@@ -77,7 +77,7 @@ func follow(t *testing.T, cluster *kube.Cluster, web string, access rest.Config)
 	t.Helper()
 	proxy := newFaultyProxy(t, cluster.APIServer)
 	access.Host, access.TLSClientConfig = proxy.url(), rest.TLSClientConfig{CAData: proxy.authority()}
-	source, err := reflector.NewKubernetes(&access, "n1", slog.New(slog.DiscardHandler))
+	source, err := reflector.NewKubernetes(&access, "n1", nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
