@@ -25,6 +25,9 @@
 // has an order of its own among endpoints of the same source, or all the nodes of
 // a cluster would begin with the same server.
 //
+// Endpoints that stand by are asked every ten minutes, so that it shows before
+// they are needed that one of them is dead or something else.
+//
 // An endpoint in use is left only for another one. While nobody answers, its
 // watches go on for as long as its connections do. When it is left, all its
 // connections close, and watches end in a way that lets client-go go on where

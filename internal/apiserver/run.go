@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 )
 
@@ -49,6 +50,9 @@ func (c *Client) noDirectAddress() error {
 // Run keeps an API server at hand until ctx ends, and then leaves it.
 func (c *Client) Run(ctx context.Context) error {
 	defer c.leave()
+	var surveys sync.WaitGroup
+	surveys.Go(func() { c.keepSurveying(ctx) })
+	defer surveys.Wait()
 	var pause time.Duration
 	for {
 		next, doubted := c.cfg.Heartbeat, c.doubted
