@@ -36,6 +36,10 @@ func addAPIServer(s *api.Status, way *api.APIServer) (troubles []string) {
 	return troubles
 }
 
+// lateAnswer is after how long without an answered heartbeat it no longer counts
+// what the last one said: heartbeats may hang with a credential plugin.
+const lateAnswer = time.Minute
+
 // unanswered says what it means that no endpoint answers as it should, and
 // since when; "" if one does.
 func unanswered(way api.APIServer) string {
@@ -43,9 +47,9 @@ func unanswered(way api.APIServer) string {
 		return slices.ContainsFunc(way.Endpoints, func(e api.APIEndpoint) bool { return e.State == state })
 	}
 	switch {
-	case has(api.EndpointAnswers):
+	case has(api.EndpointAnswers) && time.Since(way.Answered) < lateAnswer:
 		return ""
-	case has(api.EndpointUnready):
+	case has(api.EndpointUnready) && !has(api.EndpointAnswers):
 		return fmt.Sprintf("no API server is ready, %s is used all the same: what was known stays in force where it does not answer", way.Current)
 	}
 	since := "since this agent started"

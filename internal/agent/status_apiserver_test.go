@@ -5,6 +5,7 @@ package agent
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -20,7 +21,7 @@ func TestStatusSaysHowTheAPIServerIsReached(t *testing.T) {
 		a, b, service = "https://192.0.2.10:6443", "https://192.0.2.11:6443", "https://10.96.0.1:443"
 		unheard       = ", what was known stays in force: see which endpoints `fairlead status` lists, check that one of them is up and can be reached from this node, or name another with --api-server"
 	)
-	answers := apiEndpoint(a, api.EndpointAnswers, "flag")
+	answers, now := apiEndpoint(a, api.EndpointAnswers, "flag"), time.Now()
 	for _, c := range []struct {
 		name               string
 		way                *api.APIServer
@@ -28,10 +29,13 @@ func TestStatusSaysHowTheAPIServerIsReached(t *testing.T) {
 	}{
 		{"a folder of manifests has no API server", nil, nil, nil},
 		{"one that answers is enough",
-			&api.APIServer{Current: a, Endpoints: []api.APIEndpoint{answers, apiEndpoint(b, api.EndpointSilent, "slices")}}, nil, nil},
+			&api.APIServer{Current: a, Answered: now, Endpoints: []api.APIEndpoint{answers, apiEndpoint(b, api.EndpointSilent, "slices")}}, nil, nil},
 		{"that none answers is a trouble, with the last answer",
 			&api.APIServer{Current: a, Answered: at(5), Endpoints: []api.APIEndpoint{apiEndpoint(a, api.EndpointSilent, "flag")}},
 			[]string{"no API server has answered since 2026-11-20T10:05:00Z" + unheard}, nil},
+		{"that heartbeats hang is a trouble, although the last one was answered",
+			&api.APIServer{Current: a, Answered: time.Unix(0, 0), Endpoints: []api.APIEndpoint{answers}},
+			[]string{"no API server has answered since 1970-01-01T00:00:00Z" + unheard}, nil},
 		{"that none ever did, too",
 			&api.APIServer{Endpoints: []api.APIEndpoint{apiEndpoint(a, api.EndpointUntried, "flag")}},
 			[]string{"no API server has answered since this agent started" + unheard}, nil},
@@ -39,15 +43,15 @@ func TestStatusSaysHowTheAPIServerIsReached(t *testing.T) {
 			&api.APIServer{Current: b, Answered: at(5), Endpoints: []api.APIEndpoint{apiEndpoint(a, api.EndpointSilent, "flag"), apiEndpoint(b, api.EndpointUnready, "flag")}},
 			[]string{"no API server is ready, " + b + " is used all the same: what was known stays in force where it does not answer"}, nil},
 		{"a Service address as the only way is worth knowing",
-			&api.APIServer{Current: service, Endpoints: []api.APIEndpoint{apiEndpoint(service, api.EndpointAnswers, "pod")}},
+			&api.APIServer{Current: service, Answered: now, Endpoints: []api.APIEndpoint{apiEndpoint(service, api.EndpointAnswers, "pod")}},
 			nil, []string{"the only known way to the API server is the Service address " + service + ": if that Service fails, nothing can tell this agent so; give --api-server"}},
 		{"beside another it is not",
-			&api.APIServer{Current: a, Endpoints: []api.APIEndpoint{answers, apiEndpoint(service, api.EndpointUntried, "pod")}}, nil, nil},
+			&api.APIServer{Current: a, Answered: now, Endpoints: []api.APIEndpoint{answers, apiEndpoint(service, api.EndpointUntried, "pod")}}, nil, nil},
 		{"a foreign one is worth knowing",
-			&api.APIServer{Current: a, Endpoints: []api.APIEndpoint{answers, apiEndpoint(b, api.EndpointForeign, "slices", "file")}},
+			&api.APIServer{Current: a, Answered: now, Endpoints: []api.APIEndpoint{answers, apiEndpoint(b, api.EndpointForeign, "slices", "file")}},
 			nil, []string{b + " (known from slices, file) is something else than this cluster's API server, and is left alone until a source names it anew: it is so"}},
 		{"a state file that cannot be written is a trouble",
-			&api.APIServer{Current: a, Endpoints: []api.APIEndpoint{answers}, StateFile: "/var/lib/x", StateFileError: "no space left"},
+			&api.APIServer{Current: a, Answered: now, Endpoints: []api.APIEndpoint{answers}, StateFile: "/var/lib/x", StateFileError: "no space left"},
 			[]string{"what the next agent must know if no API server answers cannot be kept in /var/lib/x (--state-file): no space left"}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
