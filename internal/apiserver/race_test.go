@@ -141,6 +141,7 @@ func TestRace(t *testing.T) {
 			t.Fatalf("using %q", got)
 		}
 		run(t, c)
+		eventually(t, "the race with which Run begins", func() bool { return len(service.saw()) > 1 })
 		c.Learn(Slices, at(direct))
 		current(t, c, direct)
 		if known := c.Known(); !slices.Equal(known, at(direct)) {

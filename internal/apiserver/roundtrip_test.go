@@ -142,6 +142,28 @@ func TestRequests(t *testing.T) {
 			t.Errorf("asked for %v", s.paths)
 		}
 	})
+	t.Run("a write in flight is not made twice, and says why it failed when its endpoint is left", func(t *testing.T) {
+		ours := newAuthority(t)
+		a, b := ours.serve(serving{}), ours.serve(serving{})
+		c := ours.client(quick(), a.url())
+		connect(t, c)
+		c.Learn(Slices, at(b))
+		a.set(func(s *server) { s.delay = time.Minute })
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, placeholder+"/api/v1/namespaces", strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		run(t, c)
+		if _, err := c.RoundTrip(req); !errors.Is(err, errLeft) || !strings.Contains(err.Error(), a.url()) {
+			t.Errorf("got %v", err)
+		}
+		current(t, c, b)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if slices.Contains(b.paths, "/api/v1/namespaces") {
+			t.Error("it was made again")
+		}
+	})
 	t.Run("a redirect leads nobody elsewhere", func(t *testing.T) {
 		ours := newAuthority(t)
 		s := ours.serve(serving{})
