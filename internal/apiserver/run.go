@@ -60,7 +60,7 @@ func (c *Client) Run(ctx context.Context) error {
 			pause = 0
 		} else {
 			pause = c.longer(pause)
-			next, doubted = pause, nil
+			next, doubted = scattered(pause), nil
 		}
 		if !c.rest(ctx, next, doubted) {
 			return nil
@@ -72,6 +72,10 @@ func (c *Client) Run(ctx context.Context) error {
 func (c *Client) longer(pause time.Duration) time.Duration {
 	return min(max(2*pause, firstPause), c.cfg.Heartbeat)
 }
+
+// scattered is half of the pause to all of it: the agents that lost an API server
+// at the same moment must not all come back to it at the same moment.
+func scattered(pause time.Duration) time.Duration { return pause/2 + rand.N(pause/2+1) }
 
 // rest waits, a little less at times, so that agents that were started together
 // do not stay together. Something new to try cuts it short, and so does doubt.
