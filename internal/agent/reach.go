@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -82,11 +83,29 @@ func (a *Agent) recall() {
 	if failpoint.Off("retention") {
 		limit, content.Memory = 0, tables.Memory{}
 	}
-	a.writer.Retain(tables.Retention{Services: append([]model.Name{kubernetesService}, a.cfg.Retain...), Limit: limit})
+	a.writer.Retain(tables.Retention{Services: a.retainedServices(), Limit: limit})
 	a.writer.Remember(content.Memory)
 	a.writer.OnRetention(a.kept)
 	a.learn(apiserver.File, content.Endpoints)
-	a.learn(apiserver.Kernel, a.pinnedAddresses())
+	if len(content.Endpoints) > 0 && len(content.Memory.Services) == len(a.retainedServices()) {
+		return
+	}
+	pinned := a.pinned()
+	if limit > 0 {
+		a.writer.Adopt(pinned)
+	}
+	var published []netip.AddrPort
+	for key, addresses := range pinned {
+		if key.Service == kubernetesService {
+			published = append(published, addresses...)
+		}
+	}
+	a.learn(apiserver.Kernel, published)
+}
+
+// retainedServices are those in front of the API server.
+func (a *Agent) retainedServices() []model.Name {
+	return append([]model.Name{kubernetesService}, a.cfg.Retain...)
 }
 
 func (a *Agent) learn(source apiserver.Source, at []netip.AddrPort) {
@@ -112,9 +131,10 @@ func (a *Agent) readState() statefile.Content {
 	return content
 }
 
-// pinnedAddresses are the backends that a predecessor's maps have for the API
-// server, if there are any, in force or not. A state file may be lost.
-func (a *Agent) pinnedAddresses() []netip.AddrPort {
+// pinned are the backends that a predecessor's maps have for the API server's
+// own Services, if there are any, in force or not. They stand in for a state file
+// that is lost.
+func (a *Agent) pinned() map[model.SetKey][]netip.AddrPort {
 	reader, err := datapath.OpenReader(a.cfg.PinPath)
 	if err != nil {
 		return nil
@@ -124,18 +144,34 @@ func (a *Agent) pinnedAddresses() []netip.AddrPort {
 	if err != nil {
 		return nil
 	}
-	var found []netip.AddrPort
+	found := map[model.SetKey][]netip.AddrPort{}
 	for _, entry := range kernel.Entries {
-		if entry.Service != kubernetesService.String() {
+		key, ok := setOf(entry)
+		if !ok || !slices.Contains(a.retainedServices(), key.Service) {
 			continue
 		}
+		// Frontends of one set repeat its backends.
+		found[key] = nil
 		for _, b := range entry.Backends {
 			if at, err := netip.ParseAddr(b.Address); err == nil {
-				found = append(found, netip.AddrPortFrom(at, b.Port))
+				found[key] = append(found[key], netip.AddrPortFrom(at, b.Port))
 			}
 		}
 	}
 	return found
+}
+
+// setOf names the set of an entry, as far as the maps do.
+func setOf(e api.KernelEntry) (key model.SetKey, ok bool) {
+	namespace, name, _ := strings.Cut(e.Service, "/")
+	address, err := netip.ParseAddr(e.Address)
+	protocol, unknown := model.ParseProtocol(e.Protocol)
+	role, known := model.ParseRole(e.Role)
+	key = model.SetKey{
+		Service: model.Name{Namespace: namespace, Name: name}, PortName: e.PortName,
+		Protocol: protocol, Family: model.FamilyOf(address), Role: role,
+	}
+	return key, err == nil && unknown == nil && known
 }
 
 // followAPI are the parts that find the API server and stay with it.

@@ -317,6 +317,16 @@ func (r Role) String() string {
 	return [...]string{"cluster-ip", "external", "internal", "vip-external", "vip-internal"}[r]
 }
 
+// ParseRole reads a role as it writes itself.
+func ParseRole(text string) (Role, bool) {
+	for r := RoleClusterIP; r <= RoleVIPInternal; r++ {
+		if text == r.String() {
+			return r, true
+		}
+	}
+	return 0, false
+}
+
 // SetKey names a backend set for as long as the Service port exists.
 type SetKey struct {
 	Service  Name

@@ -292,7 +292,8 @@ func (r *Reconciler) remove(b *batch) {
 
 func (r *Reconciler) report(b *batch) {
 	maps.Copy(r.failed, b.failed)
-	if len(b.failed) > 0 {
+	if len(b.failed) > 0 && time.Since(r.complained) >= complainInterval {
+		r.complained = time.Now()
 		name := slices.MinFunc(slices.Collect(maps.Keys(b.failed)), model.Name.Compare)
 		r.cfg.Log.Error("not everything could be written to the kernel, will try again",
 			"services", len(b.failed), "first", name, "error", first(b.failed[name]), "in", r.retry)

@@ -90,6 +90,11 @@ const (
 	lastRetry  = 30 * time.Second
 )
 
+// complainInterval is the least time between two lines of the log that say that
+// not all could be written: with full maps that is so of every batch. The tables
+// hear of each.
+const complainInterval = 10 * time.Second
+
 // Reconciler is used by one goroutine, but for Stats.
 type Reconciler struct {
 	cfg     Config
@@ -105,6 +110,8 @@ type Reconciler struct {
 	complete bool // everything of the first lists was tried
 	pruned   bool
 	revision uint64
+	// complained is when the log was told last of what could not be written.
+	complained time.Time
 }
 
 // early says how far the programs are that serve restored rows before the first

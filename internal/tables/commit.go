@@ -34,6 +34,8 @@ func (w *Writer) commit(listed bool, now time.Time) {
 	chunk := len(w.touched)
 	if !w.completed {
 		chunk = fillChunk
+		// Where there is no room for all, it is there for the API server's own.
+		slices.SortStableFunc(w.touched, func(a, b *input) int { return keptFirst(a) - keptFirst(b) })
 	}
 	for part := range slices.Chunk(w.touched, max(chunk, 1)) {
 		txn := w.tables.db.WriteTxn(w.tables.services)
@@ -52,6 +54,13 @@ func (w *Writer) commit(listed bool, now time.Time) {
 	w.tables.mu.Lock()
 	w.tables.touch()
 	w.tables.mu.Unlock()
+}
+
+func keptFirst(in *input) int {
+	if in.keeper != nil {
+		return 0
+	}
+	return 1
 }
 
 // compileTouched compiles on all cores: Compile sees one Service each.

@@ -81,6 +81,17 @@ func (w *Writer) Remember(m Memory) {
 	}
 }
 
+// Adopt takes the backends that a predecessor's maps have, for Services under
+// Retention of which no file knows anything: the file may be lost. It comes
+// after Remember and before Run.
+func (w *Writer) Adopt(sets map[model.SetKey][]netip.AddrPort) {
+	for key, backends := range sets {
+		if k := w.retention.keepers[key.Service]; k != nil && k.object == nil {
+			k.adopt(key, backends)
+		}
+	}
+}
+
 func (w *Writer) signalRemembered() {
 	select {
 	case w.retention.remembered <- struct{}{}:

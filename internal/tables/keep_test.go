@@ -390,3 +390,20 @@ func TestRetentionIsTold(t *testing.T) {
 		}
 	})
 }
+
+func TestTheFirstFillBeginsWithWhatIsUnderRetention(t *testing.T) {
+	k := successor(t, Memory{}, 0)
+	changes, err := k.tables.Follow()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a", "m"} {
+		k.put(service(model.Name{Namespace: "default", Name: name}))
+	}
+	k.put(service(web))
+	k.list()
+	first, _, _, _ := changes.Next()
+	if len(first) != 3 || first[0].Row.Name != web {
+		t.Errorf("%d rows, the first %s", len(first), first[0].Row.Name)
+	}
+}

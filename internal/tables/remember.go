@@ -99,6 +99,18 @@ func (k *keeper) remember(m *RememberedService, now time.Time) {
 	}
 }
 
+// adopt takes a set from the kernel, which tells no more than addresses.
+func (k *keeper) adopt(key model.SetKey, addresses []netip.AddrPort) {
+	r := RememberedSet{PortName: key.PortName, Protocol: key.Protocol, Family: key.Family, Role: key.Role}
+	for _, at := range addresses {
+		r.Backends = append(r.Backends, model.Backend{AddrPort: at})
+	}
+	at, taken := findKept(k.sets, key)
+	if backends, sound := soundBackends(&r); sound && !taken {
+		k.sets = slices.Insert(k.sets, at, keptSet{key: key, backends: backends})
+	}
+}
+
 // remain sets how long the set may still be kept, by a clock that nobody turns:
 // what the wall's said when it was emptied counts, but whatever became of that
 // clock since, there is never more left than the limit.

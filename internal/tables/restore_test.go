@@ -80,6 +80,34 @@ func TestRetentionOverARestart(t *testing.T) {
 	}
 }
 
+func TestWithoutAFileTheMapsOfAPredecessorAreRemembered(t *testing.T) {
+	https := model.SetKey{Service: web, PortName: "http", Protocol: model.TCP, Family: model.IPv4, Role: model.RoleClusterIP}
+	other := https
+	other.Service.Name = "other"
+	pinned := map[model.SetKey][]netip.AddrPort{
+		https: {netip.MustParseAddrPort("10.0.0.9:8080"), netip.MustParseAddrPort("[::1]:8080")},
+		other: {netip.MustParseAddrPort("10.0.0.8:8080")},
+	}
+	for _, c := range []struct {
+		name   string
+		memory Memory
+		want   string
+	}{
+		{"a set that was emptied goes on with what the kernel had (R40)", Memory{}, "forward 10.0.0.9=unverified"},
+		{"what a file knows is better", remembering(t, nil), "forward 10.0.0.1=unverified 10.0.0.2=unverified"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			k := successor(t, c.memory, time.Second)
+			k.Adopt(pinned)
+			k.put(service(web), slice())
+			k.list()
+			if got := k.outcome(); got != c.want {
+				t.Errorf("%s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
 func TestRestore(t *testing.T) {
 	listed := func(k *kept) { k.list() }
 	for _, c := range []struct {

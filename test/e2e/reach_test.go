@@ -252,4 +252,33 @@ func TestAPodsEnvironmentNamesAServiceOnly(t *testing.T) {
 			t.Errorf("the agent says\n%s", said)
 		}
 	})
+	t.Run("what default/kubernetes had is known from the maps, too, if it was emptied meanwhile (R40)", func(t *testing.T) {
+		// The API server mends that within ten seconds.
+		rig.Eventually(t, func() error {
+			n.Process.Kill()
+			if err := os.Remove(n.StateFile); err != nil {
+				t.Fatal(err)
+			}
+			cluster.Kubectl("delete", "endpointslice", "kubernetes")
+			n.launchInPod(t, cluster)
+			n.Ready(t)
+			rows, err := n.API.Frontends(t.Context())
+			if err != nil {
+				return err
+			}
+			if len(rows) != 1 || len(rows[0].Backends) != 1 {
+				t.Fatalf("rows %+v", rows)
+			}
+			if state := rows[0].Backends[0].State; state != "unverified" && state != "retained" {
+				return fmt.Errorf("the API server was quicker: the backend is %s", state)
+			}
+			return nil
+		})
+		rig.Eventually(t, func() error {
+			if s := n.Status(t); !s.Healthy {
+				return fmt.Errorf("not healthy: %q", s.Findings)
+			}
+			return nil
+		})
+	})
 }
