@@ -122,6 +122,14 @@ func agentFaults() []action {
 func (w *world) replace() {
 	w.thaw()
 	first := w.agent.Process
+	rig.Eventually(w.t, func() error {
+		// One that waits itself is not the writer yet.
+		status, err := w.agent.API.Status(w.t.Context())
+		if err == nil && status.PID != first.PID() {
+			err = fmt.Errorf("process %d answers, want %d", status.PID, first.PID())
+		}
+		return err
+	})
 	w.launch()
 	second := w.agent.Process
 	rig.Eventually(w.t, func() error {

@@ -42,9 +42,6 @@ func (w *world) quiet() {
 	}
 	w.ledger.settle()
 	w.turned = false
-	if w.tampered {
-		w.tamper() // as long as nothing has happened that is worth a new file
-	}
 	w.expectRounds()
 }
 
