@@ -68,7 +68,7 @@ func (i *incident) verdict() error {
 		return err
 	}
 	i.say("Since %s was told to stop:", i.leaving.name)
-	return i.counts("")
+	return i.counts("", true)
 }
 
 // sound asks whether the layers agree and the agent is well.
@@ -214,7 +214,7 @@ func (i *incident) compare(ctx context.Context) error {
 		return err
 	}
 	i.say("Since %s was told to stop:", i.leaving.name)
-	if err := i.counts(ownAddress); err != nil {
+	if err := i.counts(ownAddress, true); err != nil {
 		return err
 	}
 	for _, v := range i.visitors {
@@ -229,7 +229,7 @@ func (i *incident) compare(ctx context.Context) error {
 	case <-time.After(time.Second):
 	}
 	i.say("In the second after:")
-	return i.counts("")
+	return i.counts("", false)
 }
 
 // close ends the play.

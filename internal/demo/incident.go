@@ -253,8 +253,9 @@ func (i *incident) empty(ctx context.Context, want bool) error {
 }
 
 // counts prints what the visitors have found since it was last forgotten, and
-// returns what went wrong, except through the address where it may.
-func (i *incident) counts(mayFail string) error {
+// returns what went wrong, except through the address where it may. If
+// something was changed meanwhile, each must have been told of it.
+func (i *incident) counts(mayFail string, changed bool) error {
 	w := tabwriter.NewWriter(i.out, 0, 0, 3, ' ', 0)
 	fmt.Fprintln(w, "\nFROM\tTHROUGH\tCONNECTIONS\tFAILED\tFIRST FAILURE\tWATCH")
 	var wrong []error
@@ -263,6 +264,9 @@ func (i *incident) counts(mayFail string) error {
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%s\n", v.from, v.through, got.answered+got.failed, got.failed, got.first, got.watch())
 		if v.through != mayFail && got.failed+got.unheld > 0 {
 			wrong = append(wrong, fmt.Errorf("%s through %s failed", v.from, v.through))
+		}
+		if changed && got.events == 0 {
+			wrong = append(wrong, fmt.Errorf("%s through %s was told of no change by its watch", v.from, v.through))
 		}
 		if got.answered == 0 {
 			wrong = append(wrong, fmt.Errorf("%s through %s had no answer", v.from, v.through))

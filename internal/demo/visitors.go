@@ -3,6 +3,7 @@
 package demo
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -39,6 +40,7 @@ type visits struct {
 	first    string // how the first connection failed
 	watches  int    // that were opened
 	unheld   int    // that could not be opened
+	events   int    // that watches told of
 }
 
 // watch says how the watch fared that was open at the beginning.
@@ -48,6 +50,8 @@ func (v visits) watch() string {
 		return fmt.Sprintf("refused %d times", v.unheld)
 	case v.watches > 0:
 		return fmt.Sprintf("opened again, %d times", v.watches)
+	case v.events > 0:
+		return fmt.Sprintf("held; events seen: %d", v.events)
 	}
 	return "held"
 }
@@ -134,7 +138,10 @@ func (v *visitor) watch(ctx context.Context) {
 	}
 	defer response.Body.Close()
 	v.note(began, func(n *visits) { n.watches++ })
-	io.Copy(io.Discard, response.Body)
+	// One line for each event.
+	for lines := bufio.NewScanner(response.Body); lines.Scan(); {
+		v.note(time.Now(), func(n *visits) { n.events++ })
+	}
 }
 
 // client makes connections of its own; 0 is without a time limit. It speaks

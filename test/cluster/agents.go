@@ -86,7 +86,13 @@ func whatIsSeen(rows []api.Frontend) judge.Saw {
 	if len(rows[i].Backends) == 0 {
 		return judge.SawRefusing
 	}
-	if slices.ContainsFunc(rows[i].Backends, func(b api.Backend) bool { return b.State == "retained" || b.State == "unverified" }) {
+	has := func(state string) bool {
+		return slices.ContainsFunc(rows[i].Backends, func(b api.Backend) bool { return b.State == state })
+	}
+	switch {
+	case has("unverified"):
+		return judge.SawUnverified
+	case has("retained"):
 		return judge.SawRetained
 	}
 	return judge.SawForwarding

@@ -47,7 +47,7 @@ func TestWhatIsSeen(t *testing.T) {
 		"no row yet":                      {[]api.Frontend{other, row("NodePort", "active")}, judge.SawNothing},
 		"endpoints of the API":            {[]api.Frontend{other, row("ClusterIP", "active")}, judge.SawForwarding},
 		"endpoints that are kept":         {[]api.Frontend{row("ClusterIP", "active", "retained")}, judge.SawRetained},
-		"endpoints that nobody heard of":  {[]api.Frontend{row("ClusterIP", "unverified")}, judge.SawRetained},
+		"endpoints that nobody heard of":  {[]api.Frontend{row("ClusterIP", "unverified")}, judge.SawUnverified},
 		"nowhere to go, by any other row": {[]api.Frontend{row("NodePort", "active"), row("ClusterIP")}, judge.SawRefusing},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -121,7 +121,8 @@ const (
 	SawNobody     Saw = "nobody"     // no proxy answers
 	SawNothing    Saw = "nothing"    // it has no row of the Service yet
 	SawForwarding Saw = "forwarding" // to endpoints that the API has
-	SawRetained   Saw = "retained"   // to endpoints that the API has no more
+	SawUnverified Saw = "unverified" // to endpoints that the API has no more, and that nobody has heard of since
+	SawRetained   Saw = "retained"   // to such that have answered a heartbeat
 	SawRefusing   Saw = "refusing"   // connections have nowhere to go
 )
 

@@ -22,7 +22,7 @@ const (
 	slowLimit = 2 * time.Second
 	// surelySeen is how long default/kubernetes has to be empty for its row to
 	// be seen so: the looks are much closer, but not while a proxy starts.
-	surelySeen = time.Second
+	surelySeen = 2 * time.Second
 	// lastWords is how long before the end a client may have written last.
 	lastWords = 30 * time.Second
 )
@@ -180,6 +180,9 @@ func (j *judgment) watches() {
 		default:
 			broken.add("%s: the watch at %s broke at %s: %s", w.Name, w.Target, clock(w.Ended), w.Error)
 		}
+	}
+	if j.Watches == 0 {
+		broken.add("no client held a watch")
 	}
 	j.find(broken)
 	j.find(silent)

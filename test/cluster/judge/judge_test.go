@@ -42,6 +42,7 @@ func harmless() Facts {
 	for second := 0; second < 100; second += 10 {
 		f.Renewals["n1"] = append(f.Renewals["n1"], at(float64(second)))
 	}
+	f.Lines = append(f.Lines, watch(95, func(*Watch) {}))
 	f.Looks = []Look{{"n1", at(20), SawForwarding}, {"n1", at(20.2), SawRetained}, {"n1", at(20.6), SawNobody}, {"n1", at(21), SawNothing}, {"n1", at(22), SawRetained}}
 	return f
 }
@@ -98,7 +99,8 @@ func TestJudge(t *testing.T) {
 		"a watch that saw nothing": {func(f *Facts) {
 			f.Lines = append(f.Lines, watch(50, func(w *Watch) { w.Silent = time.Minute }))
 		}, []string{"saw nothing for 1m0s before 10:00:50.000"}},
-		"a client that gave up":       {func(f *Facts) { f.Lines = f.Lines[:50] }, []string{"n1 asked https://kubernetes.default.svc last at 10:00:49.000"}},
+		"a client that gave up":       {func(f *Facts) { f.Lines = append(f.Lines[:50:50], f.Lines[100]) }, []string{"n1 asked https://kubernetes.default.svc last at 10:00:49.000"}},
+		"nobody who watches":          {func(f *Facts) { f.Lines = f.Lines[:100] }, []string{"no client held a watch"}},
 		"a client that never was":     {func(f *Facts) { f.Clients = append(f.Clients, Client{"n2", "x"}) }, []string{"n2 never asked x"}},
 		"a lease that is late":        {func(f *Facts) { f.Renewals["n1"][3] = at(35.5) }, []string{"n1: its kubelet did not renew its lease for 15.5s"}},
 		"a lease that ends":           {func(f *Facts) { f.Renewals["n1"] = f.Renewals["n1"][:5] }, []string{"n1: its kubelet did not renew its lease for 1m0s"}},
@@ -140,7 +142,7 @@ func TestTheNumbers(t *testing.T) {
 	want := Result{
 		Rounds:      []RoundResult{{Stopped: stopped, Window: 5.9, Serving: 1.5, Connections: 7, Failed: 1, Retained: 2}},
 		Connections: 104, Failed: 1, Closed: 1, Unserved: 1, Slowest: 4, SlowestInWindow: 1,
-		Watches: 2, Events: 14, LeaseGaps: map[string]float64{"n1": 10},
+		Watches: 3, Events: 21, LeaseGaps: map[string]float64{"n1": 10},
 		Findings: got.Findings,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
