@@ -100,7 +100,7 @@ func (a *Agent) serve(ctx context.Context, parts []func(context.Context) error) 
 	if err := a.tables.Start(ctx); err != nil {
 		return err
 	}
-	a.log.Info("the agent runs", "node", a.cfg.NodeName, "source", a.source.String(),
+	a.log.Info("the agent runs", "node", a.cfg.NodeName, "source", a.sourceName(),
 		"cgroup", a.cfg.Cgroup, "pinPath", a.cfg.PinPath, "socket", a.cfg.Socket)
 	var wg sync.WaitGroup
 	failures := make(chan error, len(parts))

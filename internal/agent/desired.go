@@ -21,7 +21,7 @@ func (a *Agent) Desired(ctx context.Context) ([]api.Frontend, error) {
 		err = keepLastGood(&objects, problems, a.tables.Snapshot())
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read %s afresh: %w", a.source, err)
+		return nil, fmt.Errorf("read %s afresh: %w", a.sourceName(), err)
 	}
 	node, _ := a.node.current()
 	options := a.options()

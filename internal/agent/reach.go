@@ -174,6 +174,15 @@ func setOf(e api.KernelEntry) (key model.SetKey, ok bool) {
 	return key, err == nil && unknown == nil && known
 }
 
+// sourceName names the source for a person: where the API server is asked, or
+// the folder.
+func (a *Agent) sourceName() string {
+	if a.reach == nil {
+		return a.source.String()
+	}
+	return a.reach.client.String()
+}
+
 // followAPI are the parts that find the API server and stay with it.
 func (a *Agent) followAPI() []func(context.Context) error {
 	if a.reach == nil {

@@ -26,7 +26,7 @@ func (a *Agent) Status(context.Context) (api.Status, error) {
 		Node: node.Name, Zone: node.Zone, NodeAddresses: []string{}, NodePortAddresses: []string{},
 		DisableExternalIPs: a.cfg.DisableExternalIPs, AllowNodeAddressClaims: a.cfg.AllowNodeAddressClaims,
 		Listening: listeningOn(node.Listening),
-		Source:    a.source.String(), SourceState: []api.SourceStatus{}, Problems: []string{}, Retained: a.retained(),
+		Source:    a.sourceName(), SourceState: []api.SourceStatus{}, Problems: []string{}, Retained: a.retained(),
 		Synced: a.reconciler.Stats.Filled.Load(), LastWrite: snapshot.LastWrite(),
 		LastCompared: timeOf(a.reconciler.Stats.LastCompared.Load()), Repaired: a.reconciler.Stats.Repaired.Load(),
 		PinPath: a.cfg.PinPath, Cgroup: a.cfg.Cgroup, SocketPath: string(a.cfg.SocketMode),
