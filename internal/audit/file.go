@@ -65,9 +65,14 @@ func (f *file) records(yield func(Record) bool) error {
 		return err
 	}
 	defer closeAll()
+	f.read(in, yield)
+	return nil
+}
+
+func (f *file) read(in *bufio.Reader, yield func(Record) bool) {
 	if isDocument(in) {
 		f.document(in, yield)
-		return nil
+		return
 	}
 	for {
 		line, err := f.readLine(in)
@@ -77,10 +82,10 @@ func (f *file) records(yield func(Record) bool) error {
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
 			f.losses.lose(&f.losses.Torn, f.path, f.lines, fmt.Errorf("the file cannot be read on: %w", err))
-			return nil
+			return
 		}
 		if len(line) > 0 && !f.take(line, f.lines, yield) || err != nil {
-			return nil
+			return
 		}
 	}
 }
@@ -166,11 +171,13 @@ func (f *file) values(text []byte) error {
 		if broken := in.Decode(&value); broken != nil {
 			return fmt.Errorf("broken JSON: %w", broken)
 		}
-		if err = f.decode(value, "", 0); err != nil {
+		if err := f.decode(value, "", 0); errors.Is(err, errOther) {
+			f.losses.Other++
+		} else if err != nil {
 			return err
 		}
 	}
-	return err
+	return nil
 }
 
 func withoutPrefix(line []byte) []byte {
