@@ -24,21 +24,19 @@ type cloudAudit struct {
 	Response loose[wireObject] `json:"response"`
 }
 
-// cloudLabelsOnly is the part of an entry's monitored resource that says which
+// cloudCluster is the part of an entry's monitored resource that says which
 // cluster it is.
-type cloudLabelsOnly struct {
-	labels struct{ Cluster string }
-}
+type cloudCluster struct{ name string }
 
 // UnmarshalJSON never fails: other logs have a "resource" of another shape.
-func (c *cloudLabelsOnly) UnmarshalJSON(data []byte) error {
+func (c *cloudCluster) UnmarshalJSON(data []byte) error {
 	var resource loose[struct {
 		Labels struct {
 			Cluster string `json:"cluster_name"`
 		} `json:"labels"`
 	}]
 	_ = resource.UnmarshalJSON(data)
-	c.labels.Cluster = resource.value.Labels.Cluster
+	c.name = resource.value.Labels.Cluster
 	return nil
 }
 
@@ -59,7 +57,7 @@ func (d *decoder) cloudAudit(w *wrapper, origin string) error {
 		Verb:            p.MethodName[strings.LastIndexByte(p.MethodName, '.')+1:],
 		Code:            httpStatus(p.Status.value.Code),
 		ResourceVersion: p.Response.value.Metadata.ResourceVersion,
-		Server:          or(origin, w.Labels.labels.Cluster),
+		Server:          or(origin, w.Cluster.name),
 	}
 	if p.RequestMetadata.CallerIP != "" {
 		r.SourceIPs = []string{p.RequestMetadata.CallerIP}

@@ -28,10 +28,10 @@ type wrapper struct {
 	Content    json.RawMessage `json:"content"`
 	DunderText json.RawMessage `json:"__CONTENT__"`
 
-	ProtoPayload *cloudAudit     `json:"protoPayload"`
-	InsertID     string          `json:"insertId"`
-	Timestamp    loose[string]   `json:"timestamp"`
-	Labels       cloudLabelsOnly `json:"resource"`
+	ProtoPayload *cloudAudit   `json:"protoPayload"`
+	InsertID     string        `json:"insertId"`
+	Timestamp    loose[string] `json:"timestamp"`
+	Cluster      cloudCluster  `json:"resource"`
 
 	// Where the record comes from.
 	LogStreamName string        `json:"logStreamName"`
