@@ -19,6 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/fairlead-io/fairlead/internal/api"
+	"github.com/fairlead-io/fairlead/internal/journal"
 	"github.com/fairlead-io/fairlead/internal/statefile"
 )
 
@@ -28,6 +29,7 @@ import (
 //	exits STATUS ARGS...  run the program and expect an exit status
 //	record FOLDER         serve the answers in a folder on the agent's socket
 //	remember FILE CONTENT write a state file with the content of another
+//	journal FILE CONTENT  make a journal of the events and gaps in another file
 func TestScripts(t *testing.T) {
 	examples, err := filepath.Abs(examplesDir)
 	if err != nil {
@@ -45,6 +47,7 @@ func TestScripts(t *testing.T) {
 			"exits":    expectStatus,
 			"record":   serveRecord,
 			"remember": writeState,
+			"journal":  writeJournal,
 		},
 		UpdateScripts: *update,
 	})
@@ -66,6 +69,21 @@ func writeState(ts *testscript.TestScript, _ bool, args []string) {
 	var content statefile.Content
 	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[1])), &content))
 	ts.Check(statefile.Write(ts.MkAbs(args[0]), content))
+}
+
+func writeJournal(ts *testscript.TestScript, _ bool, args []string) {
+	var content struct {
+		Events []journal.Event
+		Gaps   []journal.Gap
+	}
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[1])), &content))
+	j, err := journal.Create(ts.MkAbs(args[0]), journal.Options{})
+	ts.Check(err)
+	ts.Check(j.Append(context.Background(), content.Events))
+	for _, gap := range content.Gaps {
+		ts.Check(j.AppendGap(context.Background(), gap))
+	}
+	ts.Check(j.Close())
 }
 
 func serveRecord(ts *testscript.TestScript, _ bool, args []string) {

@@ -179,9 +179,9 @@ func scanEvent(rows interface{ Scan(...any) error }) (Event, error) {
 	if err != nil {
 		return Event{}, err
 	}
-	e.Time = time.Unix(0, at)
+	e.Time = time.Unix(0, at).UTC()
 	if managed.Valid {
-		e.ManagedAt = time.Unix(0, managed.Int64)
+		e.ManagedAt = time.Unix(0, managed.Int64).UTC()
 	}
 	if len(diff) > 0 {
 		if err := json.Unmarshal(diff, &e.Diff); err != nil {
@@ -268,7 +268,7 @@ func (j *Journal) gaps(ctx context.Context, f Filter) (gaps []Gap, err error) {
 		if err := rows.Scan(&g.Kind.Group, &g.Kind.Version, &g.Kind.Resource, &g.Kind.Kind, &began, &ended, &g.Reason, &g.FromVersion, &g.ToVersion); err != nil {
 			return gaps, err
 		}
-		g.Began, g.Ended = time.Unix(0, began), time.Unix(0, ended)
+		g.Began, g.Ended = time.Unix(0, began).UTC(), time.Unix(0, ended).UTC()
 		gaps = append(gaps, g)
 	}
 	return gaps, rows.Err()
