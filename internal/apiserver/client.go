@@ -179,7 +179,7 @@ func (c *Client) index(key string) int {
 // REST returns a configuration for client-go. Requests go where the Client
 // finds the API server, with the credentials that it read.
 func (c *Client) REST() *rest.Config {
-	return &rest.Config{Host: placeholder, Transport: c, QPS: c.config.QPS, UserAgent: c.config.UserAgent}
+	return &rest.Config{Host: anyEndpoint, Transport: c, QPS: c.config.QPS, UserAgent: c.config.UserAgent}
 }
 
 // Learn replaces the addresses that a source named. The first one of the file

@@ -54,7 +54,7 @@ func (l *link) heartbeat(ctx context.Context, timeout time.Duration) verdict {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, late)
 	defer cancel()
 	// The path is rewritten when it is sent; a constant URL always parses.
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, placeholder+"/readyz", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, anyEndpoint+"/readyz", nil)
 	if err != nil {
 		return verdict{api.EndpointSilent, err}
 	}

@@ -460,7 +460,7 @@ func eventually(t *testing.T, what string, is func() bool) {
 
 // ask makes a request as client-go would, and returns the body.
 func ask(ctx context.Context, c *Client, path string) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, placeholder+path, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, anyEndpoint+path, nil)
 	if err != nil {
 		return "", err
 	}

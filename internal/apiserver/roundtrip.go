@@ -13,8 +13,9 @@ import (
 	"time"
 )
 
-// placeholder is the URL for which client-go makes its requests.
-const placeholder = "https://" + serviceName
+// anyEndpoint is the URL for which client-go makes its requests; each is sent to
+// the endpoint in use then.
+const anyEndpoint = "https://" + serviceName
 
 // RoundTrip sends a request to the endpoint in use. While that one is in doubt
 // the request waits for the race, for a bounded time. A request that meets a

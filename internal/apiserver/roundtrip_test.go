@@ -26,7 +26,7 @@ import (
 // open makes a request and reads how its answer begins.
 func open(t *testing.T, c *Client, path string) *http.Response {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, placeholder+path, nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, anyEndpoint+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func TestRequests(t *testing.T) {
 		connect(t, c)
 		c.Learn(Slices, at(b))
 		a.set(func(s *server) { s.delay = time.Minute })
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, placeholder+"/api/v1/namespaces", strings.NewReader("{}"))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, anyEndpoint+"/api/v1/namespaces", strings.NewReader("{}"))
 		if err != nil {
 			t.Fatal(err)
 		}
