@@ -61,7 +61,10 @@ func (n *node) reboot(t *testing.T) {
 
 func serverAddress(c *kube.Cluster) string { return strings.TrimPrefix(c.URL, "https://") }
 
-func TestANodeIsRebootedWhileNoAPIServerAnswers(t *testing.T) {
+// servingNode is one whose agent serves the Service web, with the backend "a",
+// and has written its state file; and a pod on it.
+func servingNode(t *testing.T) (*node, *kube.Cluster, *traffic.Client, rig.Service) {
+	t.Helper()
 	n, cluster := kubeNode(t)
 	pod, _ := n.client(t, "client")
 	n.Launch(t, "--kubeconfig", cluster.LimitedKubeconfig)
@@ -71,6 +74,11 @@ func TestANodeIsRebootedWhileNoAPIServerAnswers(t *testing.T) {
 	cluster.Apply(web.YAML(rig.AllReady(b)))
 	n.Settle(t)
 	n.remembers(t, serverAddress(cluster))
+	return n, cluster, pod, web
+}
+
+func TestANodeIsRebootedWhileNoAPIServerAnswers(t *testing.T) {
+	n, cluster, pod, web := servingNode(t)
 
 	cluster.StopAPIServer()
 	n.reboot(t)
@@ -144,15 +152,7 @@ func TestANodeIsRebootedWhileNoAPIServerAnswers(t *testing.T) {
 // Whoever starts on maps that no program uses any more, or yet, has them used
 // again without having heard of the API.
 func TestProgramsThatAreGoneComeBackWhileNoAPIServerAnswers(t *testing.T) {
-	n, cluster := kubeNode(t)
-	pod, _ := n.client(t, "client")
-	n.Launch(t, "--kubeconfig", cluster.LimitedKubeconfig)
-	n.Ready(t)
-	b := n.backend(t, "a")
-	web := rig.Service{Name: "web", VIP: rig.ParsePair("10.96.0.77", "fd00:10:96::77"), Spec: "ipFamilyPolicy: RequireDualStack"}
-	cluster.Apply(web.YAML(rig.AllReady(b)))
-	n.Settle(t)
-	n.remembers(t, serverAddress(cluster))
+	n, cluster, pod, web := servingNode(t)
 
 	cluster.StopAPIServer()
 	n.Process.Kill()
