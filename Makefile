@@ -55,9 +55,10 @@ STEPS :=
 SEED :=
 
 .PHONY: soak
-soak: deps components ## break everything around an agent for DURATION, at random (root; see test/soak)
+soak: deps components ## break everything around an agent for DURATION, at random, then kill a writer at every step (root; see test/soak)
 	FAULT_DURATION='$(DURATION)' FAULT_STEPS='$(STEPS)' FAULT_SEED='$(SEED)' FAULT_LONG=on \
 		go test -count 1 -timeout 0 -v -run TestFaults ./test/soak
+	go test -p 1 -count 1 -timeout 1h -tags failpoints -run MayDie $(FAILING)
 
 .PHONY: lint
 lint: ## check format, vet, and that the eBPF objects are those of the sources
