@@ -68,15 +68,23 @@ func stamp(t time.Time) any {
 	return t.UnixNano()
 }
 
-// AppendGap adds a time that nobody watched a kind.
+// AppendGap adds a time that nobody watched a kind. One that this run has added
+// before, and that began at the same moment, goes on instead.
 func (j *Journal) AppendGap(ctx context.Context, g Gap) error {
 	return j.change(ctx, "append a gap to", func() error {
 		kind, err := j.kindID(ctx, g.Kind)
 		if err != nil {
 			return err
 		}
-		_, err = j.write.ExecContext(ctx, "INSERT INTO gaps (run, kind, began, ended, reason, from_version, to_version) VALUES (?, ?, ?, ?, ?, ?, ?)",
-			j.run, kind, g.Began.UnixNano(), g.Ended.UnixNano(), g.Reason, g.FromVersion, g.ToVersion)
+		args := []any{g.Ended.UnixNano(), g.Reason, g.FromVersion, g.ToVersion, j.run, kind, g.Began.UnixNano()}
+		result, err := j.write.ExecContext(ctx, "UPDATE gaps SET ended = ?, reason = ?, from_version = ?, to_version = ? WHERE run = ? AND kind = ? AND began = ?", args...)
+		if err != nil {
+			return err
+		}
+		if longer, err := result.RowsAffected(); err != nil || longer > 0 {
+			return err
+		}
+		_, err = j.write.ExecContext(ctx, "INSERT INTO gaps (ended, reason, from_version, to_version, run, kind, began) VALUES (?, ?, ?, ?, ?, ?, ?)", args...)
 		return err
 	})
 }

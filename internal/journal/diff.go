@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,13 +38,21 @@ func Diff(old, new json.RawMessage) ([]Change, error) {
 	switch {
 	case len(old) == 0 && len(new) == 0:
 	case len(old) == 0:
-		d.step("", "add", nil, encode(after))
+		d.step("", "add", nil, Encode(after))
 	case len(new) == 0:
-		d.step("", "remove", encode(before), nil)
+		d.step("", "remove", Encode(before), nil)
 	default:
-		d.values("", before, after)
+		return DiffValues(before, after), nil
 	}
 	return d.changes, nil
+}
+
+// DiffValues is Diff of two texts that were decoded, with numbers as
+// json.Number.
+func DiffValues(old, new any) []Change {
+	var d differ
+	d.values("", old, new)
+	return d.changes
 }
 
 // decode keeps numbers as they are written.
@@ -62,15 +69,6 @@ func decode(text json.RawMessage) (value any, err error) {
 		return nil, fmt.Errorf("there is something behind the JSON value")
 	}
 	return value, nil
-}
-
-// encode cannot fail: the values came from JSON. Equal values give equal text.
-func encode(value any) json.RawMessage {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(value)
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
 type differ struct{ changes []Change }
@@ -92,25 +90,25 @@ func (d *differ) values(path string, old, new any) {
 		d.lists(path, oldList, newList)
 		return
 	}
-	if a, b := encode(old), encode(new); !bytes.Equal(a, b) {
-		d.step(path, "replace", a, b)
+	if isMap || isList || old != new {
+		d.step(path, "replace", Encode(old), Encode(new))
 	}
 }
 
 var escape = strings.NewReplacer("~", "~0", "/", "~1")
 
 func (d *differ) maps(path string, old, new map[string]any) {
-	for _, key := range slices.Sorted(maps.Keys(old)) {
+	for _, key := range sortedKeys(old) {
 		at := path + "/" + escape.Replace(key)
 		if value, ok := new[key]; ok {
 			d.values(at, old[key], value)
 			continue
 		}
-		d.step(at, "remove", encode(old[key]), nil)
+		d.step(at, "remove", Encode(old[key]), nil)
 	}
-	for _, key := range slices.Sorted(maps.Keys(new)) {
+	for _, key := range sortedKeys(new) {
 		if _, ok := old[key]; !ok {
-			d.step(path+"/"+escape.Replace(key), "add", nil, encode(new[key]))
+			d.step(path+"/"+escape.Replace(key), "add", nil, Encode(new[key]))
 		}
 	}
 }
@@ -130,7 +128,7 @@ func (d *differ) lists(path string, old, new []any) {
 	}
 	stay, kept := among(oldNames, newNames), among(newNames, oldNames)
 	if !named || !slices.Equal(stay, kept) {
-		d.step(path, "replace", encode(old), encode(new))
+		d.step(path, "replace", Encode(old), Encode(new))
 		return
 	}
 	stays := make(map[string]bool, len(stay))
@@ -141,12 +139,12 @@ func (d *differ) lists(path string, old, new []any) {
 	for i, name := range slices.Backward(oldNames) {
 		place[name] = i
 		if !stays[name] {
-			d.step(path+"/"+strconv.Itoa(i), "remove", encode(old[i]), nil)
+			d.step(path+"/"+strconv.Itoa(i), "remove", Encode(old[i]), nil)
 		}
 	}
 	for i, name := range newNames {
 		if _, ok := place[name]; !ok {
-			d.step(path+"/"+strconv.Itoa(i), "add", nil, encode(new[i]))
+			d.step(path+"/"+strconv.Itoa(i), "add", nil, Encode(new[i]))
 		}
 	}
 	for i, name := range newNames {
@@ -206,9 +204,11 @@ func namesBy(identity []string, list []any) ([]string, bool) {
 
 func nameBy(identity []string, element any) (string, bool) {
 	fields, isMap := element.(map[string]any)
-	_, isList := element.([]any)
+	if _, isList := element.([]any); identity == nil && (isMap || isList) {
+		return "", false
+	}
 	if identity == nil {
-		return string(encode(element)), !isMap && !isList
+		return string(Encode(element)), true
 	}
 	name := ""
 	for _, field := range identity {
@@ -216,7 +216,7 @@ func nameBy(identity []string, element any) (string, bool) {
 		if !ok {
 			return "", false
 		}
-		name += string(encode(value)) + " "
+		name += string(Encode(value)) + " "
 	}
 	return name, true
 }

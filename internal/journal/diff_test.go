@@ -22,7 +22,7 @@ func apply(state json.RawMessage, changes []Change) (json.RawMessage, error) {
 	absent := len(state) == 0
 	for _, c := range changes {
 		if c.Path == "" {
-			if absent != (c.Op == "add") || !absent && string(encode(root)) != string(c.Old) {
+			if absent != (c.Op == "add") || !absent && string(Encode(root)) != string(c.Old) {
 				return nil, fmt.Errorf("%v does not fit the whole", c)
 			}
 			absent = c.Op == "remove"
@@ -38,7 +38,7 @@ func apply(state json.RawMessage, changes []Change) (json.RawMessage, error) {
 	if absent {
 		return nil, nil
 	}
-	return encode(root), nil
+	return Encode(root), nil
 }
 
 var unescape = strings.NewReplacer("~1", "/", "~0", "~")
@@ -70,8 +70,8 @@ func at(node any, path []string, c Change) (any, error) {
 		if value, err = at(have, path[1:], c); err != nil {
 			return nil, err
 		}
-	case c.Op != "add" && (!there || string(encode(have)) != string(c.Old)):
-		return nil, fmt.Errorf("finds %s instead of %s", encode(have), c.Old)
+	case c.Op != "add" && (!there || string(Encode(have)) != string(c.Old)):
+		return nil, fmt.Errorf("finds %s instead of %s", Encode(have), c.Old)
 	case isList && c.Op == "add":
 		return slices.Insert(list, i, value), nil
 	case isList && c.Op == "remove":
@@ -150,7 +150,7 @@ func checkDiff(old, new json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	if len(new) > 0 && string(got) != string(encode(want)) || len(new) == 0 && got != nil {
+	if len(new) > 0 && string(got) != string(Encode(want)) || len(new) == 0 && got != nil {
 		return fmt.Errorf("%s and %v give %s, want %s", old, changes, got, new)
 	}
 	return nil
@@ -158,7 +158,7 @@ func checkDiff(old, new json.RawMessage) error {
 
 func TestApplyingADiffGivesTheNewState(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		if err := checkDiff(encode(texts().Draw(t, "old")), encode(texts().Draw(t, "new"))); err != nil {
+		if err := checkDiff(Encode(texts().Draw(t, "old")), Encode(texts().Draw(t, "new"))); err != nil {
 			t.Fatal(err)
 		}
 	})

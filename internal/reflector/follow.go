@@ -36,7 +36,7 @@ type follower struct {
 
 	// These are for the goroutine of client-go's reflector alone.
 	unfinished *observed // a list that streams in and is not complete
-	cuts       backoff   // between streams that end before their list is complete
+	cuts       Backoff   // between streams that end before their list is complete
 }
 
 // run lists and watches until ctx ends.
@@ -49,16 +49,16 @@ func (f *follower) run(ctx context.Context, s *store) {
 			WatchFuncWithContext: f.watch,
 		},
 		f.resource.example, s, cache.ReflectorOptions{Name: f.resource.name})
-	var pause backoff
+	var pause Backoff
 	for ctx.Err() == nil {
 		began := time.Now()
 		if err := r.ListAndWatchWithContext(ctx); err != nil && !f.stale() {
 			f.failed(ctx, f.resource.trouble("follow", &exchange{answered: true}, err))
 		}
 		if time.Since(began) > settled {
-			pause = backoff{}
+			pause = Backoff{}
 		}
-		pause.wait(ctx, f.found())
+		pause.Wait(ctx, f.found())
 	}
 }
 
@@ -83,10 +83,10 @@ func (f *follower) watch(ctx context.Context, options metav1.ListOptions) (watch
 	f.setStreaming(streamed)
 	if streamed && f.unfinished != nil {
 		f.failed(ctx, f.unfinished.end(f.resource))
-		f.cuts.wait(ctx, f.found())
+		f.cuts.Wait(ctx, f.found())
 	}
 	f.unfinished = nil
-	var pause backoff
+	var pause Backoff
 	for {
 		w, err := f.resource.watch(ctx, options)
 		if err == nil && streamed {
@@ -104,7 +104,7 @@ func (f *follower) watch(ctx context.Context, options metav1.ListOptions) (watch
 		if ctx.Err() != nil || !away(err) {
 			return nil, err
 		}
-		pause.wait(ctx, f.found())
+		pause.Wait(ctx, f.found())
 	}
 }
 
@@ -131,7 +131,7 @@ func (f *follower) synced() {
 	f.mu.Lock()
 	streaming := f.streaming
 	f.mu.Unlock()
-	f.unfinished, f.cuts = nil, backoff{}
+	f.unfinished, f.cuts = nil, Backoff{}
 	if streaming {
 		f.followed()
 	}
@@ -241,11 +241,11 @@ const (
 	settled = 10 * time.Second
 )
 
-// backoff waits longer each time. The zero value starts over.
-type backoff struct{ pause time.Duration }
+// Backoff waits longer each time, up to half a minute. The zero value starts over.
+type Backoff struct{ pause time.Duration }
 
-// wait ends at once, and starts over, when the API server is found again.
-func (b *backoff) wait(ctx context.Context, found <-chan struct{}) {
+// Wait ends at once, and starts over, when the API server is found again.
+func (b *Backoff) Wait(ctx context.Context, found <-chan struct{}) {
 	b.pause = min(max(2*b.pause, firstPause), longestPause)
 	timer := time.NewTimer(b.pause + rand.N(b.pause/2))
 	defer timer.Stop()

@@ -70,14 +70,20 @@ func (r resource) trouble(verb string, sent *exchange, err error) error {
 	if err == nil {
 		return nil
 	}
+	return NewTrouble(verb, schema.GroupResource{Group: r.group, Resource: r.name}, sent.answered, err)
+}
+
+// NewTrouble says what came of a request. Answered says that the answer had
+// begun.
+func NewTrouble(verb string, of schema.GroupResource, answered bool, err error) *Trouble {
 	// The URL of a request says what verb and resource say, and a random timeout.
 	if request, ok := errors.AsType[*url.Error](err); ok {
 		err = request.Err
 	}
-	return &Trouble{Verb: verb, Resource: r.name, Group: r.group, Reason: reasonOf(sent, err), Err: err}
+	return &Trouble{Verb: verb, Resource: of.Resource, Group: of.Group, Reason: reasonOf(answered, err), Err: err}
 }
 
-func reasonOf(sent *exchange, err error) Reason {
+func reasonOf(answered bool, err error) Reason {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
 		return reasonOfStatus(status.Status())
@@ -88,7 +94,7 @@ func reasonOf(sent *exchange, err error) Reason {
 		return ReasonTimeout
 	case isUntrusted(err):
 		return ReasonUntrusted
-	case sent.answered:
+	case answered:
 		return ReasonBroken
 	}
 	return ReasonUnreachable
