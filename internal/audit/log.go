@@ -48,13 +48,15 @@ func (l *Losses) lose(counter *int, path string, line int, err error) {
 // Log is a set of files: rotated ones, of one server or of several.
 type Log struct {
 	files  []source
+	shifts map[string]time.Duration // by server
 	losses Losses
 }
 
-// source is a file whose first time is known.
+// source is a file whose first record is known: of which server, and when.
 type source struct {
-	path  string
-	begin time.Time
+	path   string
+	server string
+	begin  time.Time
 }
 
 // Open looks for the first record of each file, by which the files get their
@@ -64,21 +66,31 @@ func Open(paths ...string) (*Log, error) {
 	for _, path := range paths {
 		// What is lost here is met again, and counted, when the records are read.
 		f := file{path: path, server: logName(path), losses: &Losses{}}
-		var begin time.Time
+		first := source{path: path}
 		err := f.records(func(r Record) bool {
-			begin = r.Time
+			first.server, first.begin = r.Server, r.Time
 			return false
 		})
 		if err != nil {
 			return nil, err
 		}
-		l.files = append(l.files, source{path, begin})
+		l.files = append(l.files, first)
 	}
-	slices.SortStableFunc(l.files, func(a, b source) int {
-		return cmp.Or(a.begin.Compare(b.begin), cmp.Compare(a.path, b.path))
-	})
+	l.Shift(nil)
 	return l, nil
 }
+
+// Shift says by how much servers' clocks are behind. It puts files and records
+// of several servers into the order in which things happened; the times that
+// records have stay those of their servers.
+func (l *Log) Shift(by map[string]time.Duration) {
+	l.shifts = by
+	slices.SortStableFunc(l.files, func(a, b source) int {
+		return cmp.Or(l.began(a).Compare(l.began(b)), cmp.Compare(a.path, b.path))
+	})
+}
+
+func (l *Log) began(s source) time.Time { return s.begin.Add(l.shifts[s.server]) }
 
 // Losses is what the last pass through the records lost.
 func (l *Log) Losses() Losses { return l.losses }
@@ -89,7 +101,7 @@ func (l *Log) Losses() Losses { return l.losses }
 func (l *Log) Records(ctx context.Context) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		l.losses = Losses{}
-		m := &merge{waiting: l.files, losses: &l.losses}
+		m := &merge{log: l, waiting: l.files, losses: &l.losses}
 		defer m.stop()
 		seen := newWindow()
 		for {
@@ -115,6 +127,7 @@ func (l *Log) Records(ctx context.Context) iter.Seq2[Record, error] {
 // merge takes the earliest record of the files that are open. A file is opened
 // when its first record may be the next.
 type merge struct {
+	log     *Log
 	waiting []source
 	open    cursors
 	losses  *Losses
@@ -123,12 +136,13 @@ type merge struct {
 
 type cursor struct {
 	head Record
+	at   time.Time // of head, when it really was
 	next func() (Record, bool)
 	stop func()
 }
 
 func (m *merge) next() (Record, bool) {
-	for len(m.waiting) > 0 && (len(m.open) == 0 || !m.waiting[0].begin.After(m.open[0].head.Time)) {
+	for len(m.waiting) > 0 && (len(m.open) == 0 || !m.log.began(m.waiting[0]).After(m.open[0].at)) {
 		m.start(m.waiting[0].path)
 		m.waiting = m.waiting[1:]
 	}
@@ -143,7 +157,7 @@ func (m *merge) next() (Record, bool) {
 		heap.Pop(&m.open)
 		return r, true
 	}
-	first.head = head
+	m.see(first, head)
 	heap.Fix(&m.open, 0)
 	return r, true
 }
@@ -156,10 +170,14 @@ func (m *merge) start(path string) {
 			m.err = errors.Join(m.err, err)
 		}
 	})
-	var ok bool
-	if c.head, ok = c.next(); ok {
+	if head, ok := c.next(); ok {
+		m.see(c, head)
 		heap.Push(&m.open, c)
 	}
+}
+
+func (m *merge) see(c *cursor, head Record) {
+	c.head, c.at = head, head.Time.Add(m.log.shifts[head.Server])
 }
 
 func (m *merge) stop() {
@@ -172,7 +190,7 @@ func (m *merge) stop() {
 type cursors []*cursor
 
 func (c cursors) Len() int           { return len(c) }
-func (c cursors) Less(i, j int) bool { return c[i].head.Time.Before(c[j].head.Time) }
+func (c cursors) Less(i, j int) bool { return c[i].at.Before(c[j].at) }
 func (c cursors) Swap(i, j int)      { c[i], c[j] = c[j], c[i] }
 
 // Push is for package heap.

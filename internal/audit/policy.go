@@ -137,6 +137,25 @@ func (p Policy) Level(r Record) (Level, int) {
 	return None, 0
 }
 
+// Possible returns the numbers of the rules of which one decides about a request
+// of which all is known but who asks: those for some users, in their order, and
+// the first for everybody. Number 0, at the end, is that no rule matches.
+func (p Policy) Possible(r Record) []int {
+	var numbers []int
+	for i, rule := range p.Rules {
+		some := len(rule.Users)+len(rule.UserGroups) > 0
+		rule.Users, rule.UserGroups = nil, nil
+		if !rule.matches(r) {
+			continue
+		}
+		numbers = append(numbers, i+1)
+		if !some {
+			return numbers
+		}
+	}
+	return append(numbers, 0)
+}
+
 // Omits says whether a server leaves out the records of a stage of the requests
 // that fall under the rule of that number.
 func (p Policy) Omits(rule int, stage Stage) bool {

@@ -3,6 +3,7 @@
 package audit
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -118,6 +119,27 @@ func TestPolicyLevel(t *testing.T) {
 			t.Error("Omits does not tell the stages of rules apart")
 		}
 	})
+}
+
+func TestARequestOfAnUnknownUserMayFallUnderSeveralRules(t *testing.T) {
+	service := Record{Verb: "update", Namespace: "shop", Name: "web", Resource: Resource{Resource: "services"}}
+	cases := []struct {
+		name  string
+		rules []Rule
+		want  []int
+	}{
+		{"a rule for everybody decides", []Rule{{}, {}}, []int{1}},
+		{"rules for some users come before it", []Rule{{Users: []string{"ann"}}, {Verbs: []string{"get"}}, {UserGroups: []string{"ops"}}, {}, {}}, []int{1, 3, 4}},
+		{"no rule for everybody", []Rule{{Users: []string{"ann"}}}, []int{1, 0}},
+		{"a rule about something else", []Rule{{Resources: []GroupResources{{Group: "apps"}}}}, []int{0}},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			if got := (Policy{Rules: c.rules}).Possible(service); !slices.Equal(got, c.want) {
+				t.Errorf("Possible = %v, want %v", got, c.want)
+			}
+		})
+	}
 }
 
 func FuzzParsePolicy(f *testing.F) {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -311,6 +312,25 @@ func TestRotatedSets(t *testing.T) {
 		}
 		if losses != (Losses{Duplicates: 2}) {
 			t.Errorf("losses = %+v, want two duplicates", losses)
+		}
+	})
+	t.Run("a server whose clock is behind keeps its times, and takes its place in the order", func(t *testing.T) {
+		log, err := Open(put("s1/audit.log", line(3, "c")+"\n"+line(5, "e")+"\n"), put("s2/audit.log", line(1, "d")+"\n"+line(4, "f")+"\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		log.Shift(map[string]time.Duration{filepath.Join(dir, "s2/audit.log"): 3 * time.Second})
+		var ids string
+		var times []int
+		for r, err := range log.Records(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids += r.AuditID
+			times = append(times, r.Time.Second())
+		}
+		if want := []int{3, 1, 5, 4}; ids != "cdef" || !slices.Equal(times, want) {
+			t.Errorf("records %s at %v, want cdef at %v", ids, times, want)
 		}
 	})
 	for name, want := range map[string]string{
