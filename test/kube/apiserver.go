@@ -121,7 +121,10 @@ func (a *APIServer) StartAPIServer() {
 func (a *APIServer) start() bool {
 	t := a.cluster.t
 	t.Helper()
-	a.process = a.cluster.place().Start(t, a.cluster.program("kube-apiserver"), a.flags()...)
+	// The machine's name is part of the name of the server's identity lease.
+	place := a.cluster.place()
+	place.Hostname = a.name
+	a.process = place.Start(t, a.cluster.program("kube-apiserver"), a.flags()...)
 	ctx, cancel := context.WithTimeout(t.Context(), readyTimeout)
 	defer cancel()
 	for {

@@ -367,9 +367,21 @@ func TestBPFFS(t *testing.T) {
 }
 
 func TestProcess(t *testing.T) {
+	t.Run("a machine's name is its process's own", func(t *testing.T) {
+		before, err := os.Hostname()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := (Place{Hostname: "cp1"}).Run(t, "uname", "-n"); got != "cp1\n" {
+			t.Errorf("the machine is called %q, want cp1", got)
+		}
+		if after, err := os.Hostname(); err != nil || after != before {
+			t.Errorf("this machine is called %q now, was %q: %v", after, before, err)
+		}
+	})
 	t.Run("a role lives where it was placed and gets its arguments", func(t *testing.T) {
 		ns, cgroup := NewNetNS(t, "pod"), NewCgroup(t)
-		process := Place{ns, cgroup}.StartRole(t, "whereabouts", "one", "two words")
+		process := Place{NetNS: ns, Cgroup: cgroup}.StartRole(t, "whereabouts", "one", "two words")
 		var netns string
 		ns.Do(func() { netns = netnsOfThread(t) })
 		if got := process.ReadLine(); got != netns {

@@ -36,6 +36,8 @@ const logged = 16 << 10
 type Place struct {
 	NetNS  *NetNS
 	Cgroup *Cgroup
+	// Hostname is what the process finds its machine called.
+	Hostname string
 }
 
 // Process is a process that a test started. It is killed when the test ends,
@@ -89,7 +91,7 @@ func (p Place) start(t testing.TB, cmd *exec.Cmd) *Process {
 	}
 
 	started := make(chan error)
-	go onOwnThread(func() { process.live(p.NetNS, started) })
+	go onOwnThread(func() { process.live(p, started) })
 	if err := <-started; err != nil {
 		t.Fatalf("start %s: %v", process, err)
 	}
@@ -97,13 +99,24 @@ func (p Place) start(t testing.TB, cmd *exec.Cmd) *Process {
 	return process
 }
 
-// live starts the process from the calling thread, which gives it its network
-// namespace, and stays until it has ended: the kernel takes the end of that
+// rename gives the calling thread a machine's name of its own.
+func rename(host string) error {
+	if err := syscall.Unshare(syscall.CLONE_NEWUTS); err != nil {
+		return fmt.Errorf("leave the machine's name: %w", err)
+	}
+	return syscall.Sethostname([]byte(host))
+}
+
+// live starts the process from the calling thread, which gives it its
+// namespaces, and stays until it has ended: the kernel takes the end of that
 // thread for the death of the parent.
-func (p *Process) live(ns *NetNS, started chan<- error) {
+func (p *Process) live(place Place, started chan<- error) {
 	err := error(nil)
-	if ns != nil {
-		err = ns.enter()
+	if place.NetNS != nil {
+		err = place.NetNS.enter()
+	}
+	if err == nil && place.Hostname != "" {
+		err = rename(place.Hostname)
 	}
 	if err == nil {
 		err = p.cmd.Start()
