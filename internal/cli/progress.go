@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"io"
+	"sync"
+)
+
+// clearLine goes back to the beginning of a terminal's line and empties it.
+const clearLine = "\r\x1b[K"
+
+// progress is a terminal's last line, which is renewed in place. What else is
+// written to the terminal goes through it, and above it.
+type progress struct {
+	out io.Writer
+
+	mu   sync.Mutex
+	line string
+}
+
+// show renews the line; an empty one takes it away.
+func (p *progress) show(line string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.line = line
+	_, _ = io.WriteString(p.out, clearLine+line)
+}
+
+// Write implements io.Writer, for whole lines.
+func (p *progress) Write(text []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, err := io.WriteString(p.out, clearLine); err != nil {
+		return 0, err
+	}
+	n, err := p.out.Write(text)
+	if err == nil {
+		_, err = io.WriteString(p.out, p.line)
+	}
+	return n, err
+}

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/fairlead-io/fairlead/internal/apiserver"
+	"github.com/fairlead-io/fairlead/internal/journal"
+	"github.com/fairlead-io/fairlead/internal/recorder"
+)
+
+// What a journal is kept to unless the user says otherwise: a week, and no more
+// than a laptop or a node can spare.
+const (
+	defaultJournal    = "fairlead.journal"
+	defaultJournalMax = "1Gi"
+	defaultJournalAge = 7 * 24 * time.Hour
+)
+
+// recordFlags are the flags of record as they were given.
+type recordFlags struct {
+	path, kubeconfig  string
+	servers           []string
+	kinds, namespaces []string
+	only, quiet       bool
+	maxSize           byteSize
+	maxAge, length    time.Duration
+}
+
+func newRecord(e *env) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "record",
+		Short: "Record what happens to objects of the API in a journal, and who writes it",
+		Long: `List and watch kinds of an API server, and keep in a journal what happens to their
+objects: every event with who wrote it and what it changed, and the times that nobody
+watched. It goes on until it is interrupted, waits for an API server that is away, and
+goes on in a journal that is there.
+
+Recorded are Services, EndpointSlices, Nodes, the Leases of the control plane (those in
+kube-system), roles and their bindings, NetworkPolicies, and what Cilium, Calico and
+Antrea add, as far as the API server has them; --kind adds others.
+
+Secrets are left out: the values of Secrets, and whatever looks like a password, a token
+or a key in ConfigMaps, environments, arguments and annotations.`,
+		Example: e.examples("fairlead record --kubeconfig ~/.kube/config", "fairlead record --journal incident.db --kind pods --kind deployments.apps",
+			"fairlead record --only --kind endpointslices -n default --for 10m", "fairlead events fairlead.journal -f   # meanwhile, in another terminal"),
+		Args: noArguments,
+	}
+	f := &recordFlags{}
+	flags := cmd.Flags()
+	flags.StringVar(&f.path, "journal", defaultJournal, "the journal's `FILE`, made if there is none")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "`FILE` that says how to reach the API server; in a pod its service account does if empty")
+	flags.StringArrayVar(&f.servers, "api-server", nil, "`URL`, or ADDRESS:PORT, of another API server of the cluster, for when the first one is away; repeatable")
+	flags.StringSliceVar(&f.kinds, "kind", nil, "record this `KIND` as well: pods, deployments.apps; repeatable")
+	flags.BoolVar(&f.only, "only", false, "record the kinds of --kind only")
+	flags.StringSliceVarP(&f.namespaces, "namespace", "n", nil, "of kinds that have namespaces, only objects in this `NAMESPACE`; repeatable")
+	addJournalBounds(cmd, &f.maxSize, &f.maxAge)
+	flags.DurationVar(&f.length, "for", 0, "end after this time; 0: when interrupted")
+	flags.BoolVarP(&f.quiet, "quiet", "q", false, "show warnings only")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if f.only && len(f.kinds) == 0 {
+			return seeHelp(cmd, "--only without --kind records nothing: name the kinds to record")
+		}
+		if f.maxAge < 0 || f.length < 0 {
+			return seeHelp(cmd, "--max-age and --for must not be negative")
+		}
+		return e.record(cmd.Context(), f)
+	}
+	return cmd
+}
+
+// addJournalBounds adds the flags that bound a journal, for those who write one.
+func addJournalBounds(cmd *cobra.Command, size *byteSize, age *time.Duration) {
+	// The default is well formed.
+	_ = size.Set(defaultJournalMax)
+	cmd.Flags().Var(size, "max-size", "`SIZE` to which the journal may grow, as 500Mi; then the oldest events go; 0: without bound")
+	cmd.Flags().DurationVar(age, "max-age", defaultJournalAge, "how old events may get, but for the last state of what is still there; 0: without bound")
+}
+
+// byteSize is the value of a flag that is written as Kubernetes writes sizes.
+type byteSize int64
+
+func (b *byteSize) String() string {
+	return resource.NewQuantity(int64(*b), resource.BinarySI).String()
+}
+
+// Type is the name of the value in the help text.
+func (b *byteSize) Type() string { return "SIZE" }
+
+// Set reads a size.
+func (b *byteSize) Set(text string) error {
+	q, err := resource.ParseQuantity(text)
+	if err != nil || q.Sign() < 0 || q.Value() < 0 {
+		return errors.New("write a number of bytes, as 500Mi or 2Gi")
+	}
+	*b = byteSize(q.Value())
+	return nil
+}
+
+func (e *env) record(ctx context.Context, f *recordFlags) error {
+	show := &progress{out: e.err}
+	log := e.recordLog(show, f.quiet)
+	client, err := apiserver.New(apiserver.Config{Kubeconfig: f.kubeconfig, Servers: f.servers, Log: log})
+	if err != nil {
+		return err
+	}
+	if err := client.Connect(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	r, err := recorder.New(recorder.Config{
+		REST: client.REST(), Found: client.Found, Path: f.path, Kinds: f.kinds, Only: f.only, Namespaces: f.namespaces, Log: log,
+		Journal: journal.Options{MaxBytes: int64(f.maxSize), MaxAge: f.maxAge, Server: client.String(), Recorder: "fairlead " + buildVersion()},
+	})
+	if err != nil {
+		return err
+	}
+	if f.length > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, f.length)
+		defer cancel()
+	}
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	var others sync.WaitGroup
+	others.Go(func() { _ = client.Run(running) }) // it ends with its context only
+	others.Go(func() { e.tellRecording(running, r, f, show, log) })
+	err = r.Run(ctx)
+	stop()
+	others.Wait()
+	if err != nil || f.quiet {
+		return err
+	}
+	return e.print(recordSummary(r.Status()) + "\n")
+}
+
+// recordLog returns where a recorder logs. A person sees warnings only, above
+// the line of progress: that tells the rest.
+func (e *env) recordLog(show *progress, quiet bool) *slog.Logger {
+	out, level := e.err, slog.LevelInfo
+	if isTerminal(e.err) && !quiet {
+		out = show
+	}
+	if isTerminal(e.err) || quiet {
+		level = slog.LevelWarn
+	}
+	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: level}))
+}
+
+const (
+	// progressEvery is how often a person sees the line renewed, and tellEvery
+	// how often a log says that the recorder is at work.
+	progressEvery = time.Second
+	tellEvery     = time.Minute
+)
+
+// tellRecording says how far a recorder has come until ctx ends: a person all
+// the time, a log when something has happened.
+func (e *env) tellRecording(ctx context.Context, r *recorder.Recorder, f *recordFlags, show *progress, log *slog.Logger) {
+	every, human := tellEvery, isTerminal(e.err)
+	if human {
+		every = progressEvery
+	}
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	log.Info("recording", "journal", f.path)
+	var before recorder.Status
+	for !f.quiet {
+		select {
+		case <-ctx.Done():
+			if human {
+				show.show("")
+			}
+			return
+		case <-tick.C:
+		}
+		now := r.Status()
+		rate := float64(now.Events-before.Events) / every.Seconds()
+		if human {
+			show.show(recordLine(now, rate))
+		} else if now.Events != before.Events || now.Gaps != before.Gaps {
+			log.Info("recorded", "kinds", len(now.Kinds), "objects", now.Objects, "events", now.Events, "gaps", now.Gaps, "bytes", fileSize(now.Path))
+		}
+		before = now
+	}
+}
+
+// recordLine fits a terminal's line.
+func recordLine(s recorder.Status, rate float64) string {
+	line := fmt.Sprintf("%s  %.0f/s  %s", recordCounts(s), rate, bytesText(uint64(fileSize(s.Path))))
+	away := 0
+	for _, k := range s.Kinds {
+		if k.Trouble != nil {
+			away++
+		}
+	}
+	if away > 0 {
+		line += fmt.Sprintf("  not followed: %d", away)
+	}
+	return line
+}
+
+func recordCounts(s recorder.Status) string {
+	return fmt.Sprintf("%d kinds  %d objects  %d events  %d gaps", len(s.Kinds), s.Objects, s.Events, s.Gaps)
+}
+
+// recordSummary is the last word of a recording.
+func recordSummary(s recorder.Status) string {
+	return fmt.Sprintf("%s: %d events and %d gaps in %s, %s", s.Path, s.Events, s.Gaps,
+		time.Since(s.Began).Round(time.Second), bytesText(uint64(fileSize(s.Path))))
+}
+
+// fileSize is what the journal takes on disk, its WAL not counted.
+func fileSize(path string) int64 {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package recorder
+
+import (
+	"hash/maphash"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fairlead-io/fairlead/internal/journal"
+)
+
+// manager is an entry of managedFields: who wrote some fields of an object, and
+// when last, to the second.
+type manager struct {
+	name, operation, subresource string
+	at                           time.Time
+	fields                       map[string]any
+	mark                         uint64 // alike only for entries that say the same
+}
+
+// managersOf reads metadata.managedFields.
+func managersOf(list any, seed maphash.Seed) []manager {
+	entries, _ := list.([]any)
+	managers := make([]manager, 0, len(entries))
+	for _, entry := range entries {
+		fields, ok := entry.(map[string]any)
+		if !ok {
+			continue
+		}
+		m := manager{
+			name: text(fields, "manager"), operation: text(fields, "operation"), subresource: text(fields, "subresource"),
+			mark: maphash.Bytes(seed, journal.Encode(entry)),
+		}
+		m.at, _ = time.Parse(time.RFC3339, text(fields, "time"))
+		m.fields, _ = fields["fieldsV1"].(map[string]any)
+		managers = append(managers, m)
+	}
+	return managers
+}
+
+func text(fields map[string]any, key string) string {
+	s, _ := fields[key].(string)
+	return s
+}
+
+func marksOf(managers []manager) []uint64 {
+	marks := make([]uint64, len(managers))
+	for i, m := range managers {
+		marks[i] = m.mark
+	}
+	return marks
+}
+
+// writerOf finds who wrote the state that these managers are of. The marks are
+// those of the state before, nil if they are not known.
+//
+// Whoever wrote has changed its own entry, and if others lost fields to it, its
+// own is the newest. Where no entry changed, somebody wrote the same fields
+// twice within a second: then whose they are tells.
+func writerOf(managers []manager, before []uint64, diff []journal.Change) manager {
+	changed := slices.DeleteFunc(slices.Clone(managers), func(m manager) bool { return slices.Contains(before, m.mark) })
+	narrowings := []func([]manager) []manager{newest, owners(diff)}
+	if len(changed) == 0 {
+		changed = managers
+		slices.Reverse(narrowings)
+	}
+	for _, narrow := range narrowings {
+		changed = narrow(changed)
+	}
+	if len(changed) == 0 {
+		return manager{}
+	}
+	return slices.MinFunc(changed, func(a, b manager) int {
+		return strings.Compare(a.operation+" "+a.name+" "+a.subresource, b.operation+" "+b.name+" "+b.subresource)
+	})
+}
+
+func newest(managers []manager) []manager {
+	var best []manager
+	for _, m := range managers {
+		if len(best) > 0 && m.at.After(best[0].at) {
+			best = nil
+		}
+		if len(best) == 0 || m.at.Equal(best[0].at) {
+			best = append(best, m)
+		}
+	}
+	return best
+}
+
+// owners returns what keeps those who own one of the changed fields, or all
+// if none does: a field that was removed has no owner any more.
+func owners(diff []journal.Change) func([]manager) []manager {
+	return func(managers []manager) []manager {
+		var owning []manager
+		for _, m := range managers {
+			if slices.ContainsFunc(diff, func(c journal.Change) bool { return owns(m.fields, c.Path) }) {
+				owning = append(owning, m)
+			}
+		}
+		if len(owning) == 0 {
+			return managers
+		}
+		return owning
+	}
+}
+
+var unescape = strings.NewReplacer("~1", "/", "~0", "~")
+
+// owns says whether a set of fields holds what a path leads to. Elements of
+// lists are named by their keys there and not by their index, so a path into a
+// list leads to the list.
+func owns(fields map[string]any, path string) bool {
+	for segment := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
+		if len(fields) == 0 {
+			return true // a field that is owned as a whole
+		}
+		inner, ok := fields["f:"+unescape.Replace(segment)].(map[string]any)
+		if !ok {
+			return isIndex(segment)
+		}
+		fields = inner
+	}
+	return true
+}
+
+func isIndex(segment string) bool {
+	return segment != "" && strings.Trim(segment, "0123456789") == ""
+}

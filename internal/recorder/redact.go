@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package recorder
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"strconv"
+	"strings"
+
+	"github.com/fairlead-io/fairlead/internal/journal"
+)
+
+// lastApplied is a copy of the whole object, secrets included.
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+// leftOut is how the text begins that stands for a value.
+const leftOut = "(left out, "
+
+// withheld is a value that was left out: the text that stands for it, and a
+// sum by which a later one is told from it. The sum never leaves the process.
+type withheld struct {
+	text string
+	sum  [sha256.Size]byte
+}
+
+// redactor leaves secrets out. Its key is of one run and of chance, so that
+// nobody could try what a sum is of.
+type redactor struct{ key [32]byte }
+
+func newRedactor() *redactor {
+	r := new(redactor)
+	_, _ = rand.Read(r.key[:]) // it never fails
+	return r
+}
+
+// pass is what is known while one object is gone through.
+type pass struct {
+	*redactor
+	version string
+	path    []string
+	before  map[string]withheld
+	now     map[string]withheld
+	strict  int // how many levels up it began that settings are kept here
+}
+
+// object replaces in place what must not be known. It takes what was withheld of
+// the object before, and returns what is withheld now: a value that differs
+// from the one before says in which version that was noticed.
+func (r *redactor) object(kind journal.Kind, version string, object map[string]any, before map[string]withheld) map[string]withheld {
+	p := &pass{redactor: r, version: version, before: before}
+	core := kind.Group == ""
+	for key, value := range object {
+		p.path = append(p.path[:0], key)
+		switch {
+		case core && kind.Resource == "secrets" && (key == "data" || key == "stringData"),
+			core && kind.Resource == "configmaps" && key == "binaryData":
+			object[key] = p.all(value)
+		case core && kind.Resource == "configmaps" && key == "data":
+			object[key] = p.strictly(value)
+		case key == "metadata":
+			p.metadata(value)
+		default:
+			object[key] = p.value(key, value)
+		}
+	}
+	return p.now
+}
+
+// metadata may hold secrets in annotations only: the rest are names.
+func (p *pass) metadata(value any) {
+	fields, _ := value.(map[string]any)
+	annotations, _ := fields["annotations"].(map[string]any)
+	delete(annotations, lastApplied)
+	if len(annotations) == 0 {
+		delete(fields, "annotations")
+		return
+	}
+	p.path = append(p.path, "annotations")
+	p.strictly(annotations)
+}
+
+// all leaves out every text.
+func (p *pass) all(value any) any {
+	switch v := value.(type) {
+	case string:
+		return p.replace(v)
+	case map[string]any:
+		p.fields(v, func(_ string, inner any) any { return p.all(inner) })
+	case []any:
+		p.elements(v, p.all)
+	}
+	return value
+}
+
+// strictly leaves out what looks like a secret among settings and files.
+func (p *pass) strictly(value any) any {
+	p.strict++
+	defer func() { p.strict-- }()
+	return p.value("", value)
+}
+
+// value leaves out what looks like a secret by its name or by itself.
+func (p *pass) value(name string, value any) any {
+	switch v := value.(type) {
+	case string:
+		if p.isSecret(name, v) {
+			return p.replace(v)
+		}
+	case map[string]any:
+		p.fieldsOf(v)
+	case []any:
+		p.list(name, v)
+	}
+	return value
+}
+
+func (p *pass) isSecret(name, value string) bool {
+	if harmless(value) {
+		return false
+	}
+	return name != "" && secretName(name) || secretText(value) || p.strict > 0 && secretDocument(value)
+}
+
+// fieldsOf knows {name, value}, as environments have it, and labels, which are
+// names by which objects find each other.
+func (p *pass) fieldsOf(fields map[string]any) {
+	named := text(fields, "name")
+	p.fields(fields, func(key string, value any) any {
+		switch key {
+		case "value":
+			if named != "" {
+				p.strict++
+				defer func() { p.strict-- }()
+				return p.value(named, value)
+			}
+		case "labels", "matchLabels", "selector":
+			if _, isMap := value.(map[string]any); isMap {
+				return value
+			}
+		case "args", "command":
+			return p.strictly(value)
+		}
+		return p.value(key, value)
+	})
+}
+
+// list knows --password and its value as two elements.
+func (p *pass) list(name string, list []any) {
+	as := name
+	p.elements(list, func(element any) any {
+		flag, _ := element.(string)
+		element = p.value(as, element)
+		as = name
+		if strings.HasPrefix(flag, "-") && !strings.Contains(flag, "=") {
+			as = strings.TrimLeft(flag, "-")
+		}
+		return element
+	})
+}
+
+func (p *pass) fields(fields map[string]any, each func(key string, value any) any) {
+	for key, value := range fields {
+		p.path = append(p.path, key)
+		fields[key] = each(key, value)
+		p.path = p.path[:len(p.path)-1]
+	}
+}
+
+// elements names an element by its name where it has one, since its index
+// changes when others come and go.
+func (p *pass) elements(list []any, each func(any) any) {
+	for i, element := range list {
+		segment := strconv.Itoa(i)
+		if fields, ok := element.(map[string]any); ok && text(fields, "name") != "" {
+			segment = "name=" + text(fields, "name")
+		}
+		p.path = append(p.path, segment)
+		list[i] = each(element)
+		p.path = p.path[:len(p.path)-1]
+	}
+}
+
+// replace returns the text that stands for a value.
+func (p *pass) replace(value string) string {
+	path := strings.Join(p.path, "\x00")
+	w := withheld{text: leftOut + lengthClass(len(value)) + ")"}
+	mac := hmac.New(sha256.New, p.key[:])
+	mac.Write([]byte(value))
+	mac.Sum(w.sum[:0])
+	if last, ok := p.before[path]; ok {
+		w.text = p.next(last, w)
+	}
+	if p.now == nil {
+		p.now = make(map[string]withheld)
+	}
+	p.now[path] = w
+	return w.text
+}
+
+// next is the text for a value that has one before it. Of a value that another
+// run withheld there is no sum.
+func (p *pass) next(last, now withheld) string {
+	if last.sum == now.sum || last.sum == ([sha256.Size]byte{}) && sameClass(last.text, now.text) {
+		return last.text
+	}
+	return strings.TrimSuffix(now.text, ")") + ", changed in " + p.version + ")"
+}
+
+func sameClass(a, b string) bool {
+	return strings.HasPrefix(a, strings.TrimSuffix(b, ")"))
+}
+
+// lengthClass says how long a value is, roughly.
+func lengthClass(n int) string {
+	for bound := 16; bound <= 1024; bound *= 4 {
+		if n <= bound {
+			return "up to " + strconv.Itoa(bound) + " bytes"
+		}
+	}
+	return "over 1024 bytes"
+}
+
+// withheldIn finds what an earlier run left out of an object.
+func (r *redactor) withheldIn(object map[string]any) map[string]withheld {
+	p := &pass{redactor: r}
+	p.find(object)
+	return p.now
+}
+
+func (p *pass) find(value any) any {
+	switch v := value.(type) {
+	case string:
+		if strings.HasPrefix(v, leftOut) {
+			if p.now == nil {
+				p.now = make(map[string]withheld)
+			}
+			p.now[strings.Join(p.path, "\x00")] = withheld{text: v}
+		}
+	case map[string]any:
+		p.fields(v, func(_ string, inner any) any { return p.find(inner) })
+	case []any:
+		p.elements(v, p.find)
+	}
+	return value
+}

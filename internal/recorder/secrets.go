@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package recorder
+
+import (
+	"encoding/base64"
+	"math"
+	"strings"
+)
+
+// What names of values that must not be known have in them, without their
+// separators and in lower case; and what the names of things end with that only
+// tell where such a value is, or what it is for.
+var (
+	secretWords = []string{"password", "passwd", "passphrase", "secret", "token", "apikey", "accesskey", "privatekey",
+		"clientkeydata", "credential", "authorization", "bearer", "dockerconfigjson", "dockercfg"}
+	secretEnds = []string{".key", "_key", "-key", "_pass", "-pass", ".pass", "_pwd", "-pwd", ".pwd"}
+	placeEnds  = []string{"name", "names", "namespace", "ref", "path", "file", "dir", "type", "kind", "mode", "ttl", "seconds",
+		"expiration", "audience", "audiences", "policy", "issuer", "url", "uri", "endpoint", "class", "provider", "version"}
+)
+
+var separators = strings.NewReplacer("-", "", "_", "", ".", "", "/", "", " ", "")
+
+// secretName says whether a value of this name must not be known.
+func secretName(name string) bool {
+	name = strings.ToLower(name)
+	if name == "auth" || name == "pass" || name == "pwd" || hasSuffix(name, secretEnds) {
+		return true
+	}
+	if len(name) < len("token") {
+		return false
+	}
+	plain := separators.Replace(name)
+	return contains(plain, secretWords) && !hasSuffix(plain, placeEnds)
+}
+
+func hasSuffix(s string, ends []string) bool {
+	for _, end := range ends {
+		if strings.HasSuffix(s, end) {
+			return true
+		}
+	}
+	return false
+}
+
+func contains(s string, words []string) bool {
+	for _, word := range words {
+		if strings.Contains(s, word) {
+			return true
+		}
+	}
+	return false
+}
+
+// harmless are values of which a secret's name says nothing.
+func harmless(value string) bool { return value == "" || value == "true" || value == "false" }
+
+// secretText says whether a text has something in it that must not be known,
+// whatever it is called: a private key, a web token, a bearer token, a URL with
+// a password, or a value that has a secret's name.
+func secretText(s string) bool {
+	if len(s) < len("pwd=x") {
+		return false
+	}
+	if strings.Contains(s, "PRIVATE KEY-----") || hasURLPassword(s) || hasBearer(s) || hasWebToken(s) || hasEncodedKey(s) {
+		return true
+	}
+	return hasNamedSecret(s)
+}
+
+// secretDocument is stricter, for what people keep files and settings in: any
+// PEM block, and anything that looks as if chance had made it.
+func secretDocument(s string) bool {
+	return secretText(s) || strings.Contains(s, "-----BEGIN ") || hasRandom(s)
+}
+
+// hasURLPassword finds scheme://user:password@host.
+func hasURLPassword(s string) bool {
+	for {
+		_, rest, found := strings.Cut(s, "://")
+		if !found {
+			return false
+		}
+		authority := rest
+		if end := strings.IndexAny(rest, "/?# \t\r\n\"'`"); end >= 0 {
+			authority = rest[:end]
+		}
+		if at := strings.LastIndexByte(authority, '@'); at >= 0 {
+			if _, password, found := strings.Cut(authority[:at], ":"); found && password != "" {
+				return true
+			}
+		}
+		s = rest
+	}
+}
+
+func hasBearer(s string) bool {
+	const word = "bearer "
+	for i := 0; i+len(word) < len(s); i++ {
+		if s[i]|0x20 == 'b' && strings.EqualFold(s[i:i+len(word)], word) && runLength(strings.TrimLeft(s[i+len(word):], " ")) >= 8 {
+			return true
+		}
+	}
+	return false
+}
+
+// hasWebToken finds two parts in base64 that begin as JSON does, and a dot
+// after each.
+func hasWebToken(s string) bool {
+	for {
+		at := strings.Index(s, "eyJ")
+		if at < 0 {
+			return false
+		}
+		s = s[at:]
+		head := runLength(s)
+		if head > 10 && strings.HasPrefix(s[head:], ".eyJ") {
+			return true
+		}
+		s = s[len("eyJ"):]
+	}
+}
+
+// hasEncodedKey finds a private key in base64. What authority signs is public.
+func hasEncodedKey(s string) bool {
+	at := strings.Index(s, base64.StdEncoding.EncodeToString([]byte("-----BEGIN ")))
+	if at < 0 {
+		return false
+	}
+	run := s[at:]
+	run = run[:runLength(run)/4*4]
+	decoded, err := base64.StdEncoding.DecodeString(run)
+	return err != nil || strings.Contains(string(decoded), "PRIVATE KEY")
+}
+
+// hasNamedSecret finds name=value, name: value and "name":"value" where the
+// name is one of a secret.
+func hasNamedSecret(s string) bool {
+	for i := range len(s) {
+		if s[i] != '=' && s[i] != ':' {
+			continue
+		}
+		before := strings.TrimRight(s[:i], " \t")
+		name := strings.TrimRight(before, `"'\`)
+		quoted := len(name) < len(before)
+		after := s[i+1:]
+		value := strings.TrimLeft(after, " \t\"'\\")
+		if s[i] == ':' && !quoted && len(value) == len(after) && !isBlank(after) {
+			continue // a:b names something, as system:node does
+		}
+		start := len(name)
+		for start > 0 && isWord(name[start-1]) {
+			start--
+		}
+		if secretName(strings.Trim(name[start:], "-")) && !harmless(firstWord(value)) {
+			return true
+		}
+	}
+	return false
+}
+
+func isBlank(s string) bool { return s != "" && (s[0] == '\n' || s[0] == '\r') }
+
+func firstWord(s string) string {
+	if end := strings.IndexAny(s, " \t\r\n\"',;&}"); end >= 0 {
+		return s[:end]
+	}
+	return s
+}
+
+func isWord(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-' || c == '.'
+}
+
+// runLength is how many letters of base64, of either alphabet, a text begins
+// with.
+func runLength(s string) int {
+	for i := range len(s) {
+		if c := s[i]; !isWord(c) && c != '+' && c != '/' && c != '=' || c == '.' {
+			return i
+		}
+	}
+	return len(s)
+}
+
+// A run of this many letters is long enough to tell chance from a name, by how
+// evenly it uses them. Digests are left: they have no capitals.
+const (
+	randomLength  = 32
+	randomEntropy = 4.2 // bits a letter
+)
+
+// hasRandom finds what looks like a key in base64.
+func hasRandom(s string) bool {
+	for len(s) >= randomLength {
+		n := runLength(s)
+		if n >= randomLength && isRandom(s[:n]) {
+			return true
+		}
+		s = s[min(n+1, len(s)):]
+	}
+	return false
+}
+
+func isRandom(run string) bool {
+	var count [256]int
+	var lower, upper, digits int
+	for i := range len(run) {
+		c := run[i]
+		count[c]++
+		switch {
+		case c >= 'a' && c <= 'z':
+			lower++
+		case c >= 'A' && c <= 'Z':
+			upper++
+		case c >= '0' && c <= '9':
+			digits++
+		}
+	}
+	if lower < 2 || upper < 2 || digits < 2 {
+		return false
+	}
+	bits := 0.0
+	for _, n := range count {
+		if n > 0 {
+			p := float64(n) / float64(len(run))
+			bits -= p * math.Log2(p)
+		}
+	}
+	return bits > randomEntropy
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package recorder
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/fairlead-io/fairlead/internal/journal"
+)
+
+// stored is an event on its way to the journal, with the object that it is of.
+type stored struct {
+	event journal.Event
+	of    *state
+}
+
+// item is an event or a gap.
+type item struct {
+	stored
+	gap *journal.Gap
+}
+
+const (
+	// queued is how many events wait for the journal at most, and batch how many
+	// go into it at once. Few wait when all is well.
+	queued = 1000
+	batch  = 500
+	// gather is how long an event waits for others.
+	gather = 20 * time.Millisecond
+	// pruneEvery is for times in which nothing happens.
+	pruneEvery = 10 * time.Minute
+	// retryEvery is how often a journal is tried that takes nothing.
+	retryEvery = time.Second
+)
+
+// sink is the one goroutine that writes the journal.
+type sink struct {
+	journal *journal.Journal
+	log     *slog.Logger
+	items   chan item
+
+	events, gaps atomic.Int64
+
+	mu      sync.Mutex
+	trouble error // why the journal takes nothing at present
+}
+
+func newSink(j *journal.Journal, log *slog.Logger) *sink {
+	return &sink{journal: j, log: log, items: make(chan item, queued)}
+}
+
+// put hands on what happened, and waits while the queue is full. It is false if
+// ctx ended first.
+func (s *sink) put(ctx context.Context, i item) bool {
+	if i.of != nil {
+		i.of.unwritten.Add(1)
+	}
+	select {
+	case s.items <- i:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// run writes until the items end. A journal that takes nothing is tried again
+// until ctx ends; the error says what was not written then, or that the journal
+// cannot be written any more.
+func (s *sink) run(ctx context.Context) error {
+	prune := time.NewTicker(pruneEvery)
+	defer prune.Stop()
+	for {
+		select {
+		case first, more := <-s.items:
+			if !more {
+				return nil
+			}
+			if err := s.write(ctx, s.gather(first)); err != nil {
+				return err
+			}
+		case <-prune.C:
+			s.note(s.journal.Prune(ctx))
+		}
+	}
+}
+
+// drain takes what nobody can write any more, so that nobody waits.
+func (s *sink) drain() {
+	for range s.items {
+	}
+}
+
+// gather collects what comes within a moment of the first.
+func (s *sink) gather(first item) []item {
+	items := []item{first}
+	late := time.NewTimer(gather)
+	defer late.Stop()
+	for len(items) < batch {
+		select {
+		case next, more := <-s.items:
+			if !more {
+				return items
+			}
+			items = append(items, next)
+		case <-late.C:
+			return items
+		}
+	}
+	return items
+}
+
+// write writes all events up to each gap, and the gap.
+func (s *sink) write(ctx context.Context, items []item) error {
+	events := make([]journal.Event, 0, len(items))
+	for _, i := range items {
+		if i.gap == nil {
+			events = append(events, i.event)
+			continue
+		}
+		if err := s.append(ctx, events); err != nil {
+			return err
+		}
+		events = events[:0]
+		if err := s.insist(ctx, func() error { return s.journal.AppendGap(context.WithoutCancel(ctx), *i.gap) }); err != nil {
+			return err
+		}
+		s.gaps.Add(1)
+	}
+	if err := s.append(ctx, events); err != nil {
+		return err
+	}
+	for _, i := range items {
+		if i.of != nil {
+			i.of.unwritten.Add(-1)
+		}
+	}
+	return nil
+}
+
+func (s *sink) append(ctx context.Context, events []journal.Event) error {
+	if len(events) == 0 {
+		return nil
+	}
+	err := s.insist(ctx, func() error { return s.journal.Append(context.WithoutCancel(ctx), events) })
+	if err != nil {
+		return fmt.Errorf("%d events and what waited behind them are lost: %w", len(events), err)
+	}
+	s.events.Add(int64(len(events)))
+	return nil
+}
+
+// insist does something until it goes well, or ctx ended. A journal of which a
+// part is lost takes nothing any more.
+func (s *sink) insist(ctx context.Context, do func() error) error {
+	for {
+		err := do()
+		s.note(err)
+		if err == nil || errors.Is(err, journal.ErrTorn) || ctx.Err() != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(retryEvery):
+		}
+	}
+}
+
+// note logs when the journal begins to take nothing, and when it takes
+// something again.
+func (s *sink) note(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err != nil && s.trouble == nil:
+		s.log.Error("the journal takes nothing; nothing more is read from the API server until it does", "error", err)
+	case err == nil && s.trouble != nil:
+		s.log.Info("the journal takes events again")
+	}
+	s.trouble = err
+}
+
+func (s *sink) current() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.trouble
+}
