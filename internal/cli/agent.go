@@ -107,8 +107,7 @@ func addAgentFlags(cmd *cobra.Command) *agentFlags {
 	cmd.MarkFlagsMutuallyExclusive("kubeconfig", "manifests")
 	flags.StringArrayVar(&c.APIServers, "api-server", nil, "`URL`, or ADDRESS:PORT, of an API server itself rather than of a Service in front of it; the agent learns of others; repeatable")
 	flags.StringVar(&c.StateFile, "state-file", defaultStateFile, "`FILE` that remembers over a reboot where the API server is; an empty value switches it off")
-	flags.Var(&a.retain, "retain", "Service in front of the API server that keeps its last backends while the API has none, as default/kubernetes does; repeatable")
-	flags.DurationVar(&c.RetainLimit, "retain-limit", defaultRetainLimit, "how long they are kept at most; 0 for not at all")
+	addRetentionFlags(cmd, &a.retain, &c.RetainLimit)
 	flags.StringVar(&c.NodeName, "node-name", "", "`NAME` of this node; in a pod take it from spec.nodeName")
 	flags.Var(&a.nodeIPs, "node-ip", "address of this node, if not the one the API or the interfaces give; repeatable")
 	a.socket, a.pinPath = socketFlag(cmd), pinPathFlag(cmd)
@@ -135,6 +134,12 @@ func parseService(text string) (model.Name, error) {
 		return model.Name{}, fmt.Errorf("%q names no Service: write NAMESPACE/NAME", text)
 	}
 	return model.Name{Namespace: namespace, Name: name}, nil
+}
+
+// addRetentionFlags adds what is kept of Services that the API empties.
+func addRetentionFlags(cmd *cobra.Command, services *list[model.Name], limit *time.Duration) {
+	cmd.Flags().Var(services, "retain", "Service in front of the API server that keeps its last backends while the API has none, as default/kubernetes does; repeatable")
+	cmd.Flags().DurationVar(limit, "retain-limit", defaultRetainLimit, "how long they are kept at most; 0 for not at all")
 }
 
 // addPolicyFlags adds the operator's choices that semantics depend on.

@@ -14,7 +14,8 @@ func newCompile(e *env) *cobra.Command {
 would serve. It asks no agent, no API server and no kernel.
 
 A Node object of that name in the files gives the zone and the addresses, unless
-flags do. Objects that cannot be read are named on stderr; the others are shown,
+flags do. With --journal the objects are those of a recording at the moment --at, and
+what an agent would have retained is shown, too. Objects that cannot be read are named on stderr; the others are shown,
 and the exit status is 1.
 
 With --state-file, an emptied Service in front of the API server goes on with the
@@ -29,21 +30,29 @@ limit of its retention. They are unverified: only an agent finds out which ones 
 	}
 	objects, output := addObjectFlags(cmd), outputFlag(cmd, "json", "yaml", "wide")
 	objects.addStateFile(cmd)
-	cmd.RunE = func(*cobra.Command, []string) error {
-		w, err := objects.read(e)
+	objects.addRecorded(cmd)
+	cmd.MarkFlagsMutuallyExclusive("journal", "state-file")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		w, err := objects.read(cmd.Context(), e)
 		if err != nil {
 			return err
 		}
-		rows := w.frontends()
-		if output.data() {
-			err = e.printData(output, rows)
-		} else {
-			err = e.printTable(output, frontendTable(rows, false, output.wide()))
-		}
-		if err != nil {
-			return err
-		}
-		return e.report(w.problems)
+		return e.printWorld(output, w)
 	}
 	return cmd
+}
+
+// printWorld shows the rows of a world, and names what could not be read.
+func (e *env) printWorld(output *format, w world) error {
+	rows := w.frontends()
+	var err error
+	if output.data() {
+		err = e.printData(output, rows)
+	} else {
+		err = e.printTable(output, frontendTable(rows, false, output.wide()))
+	}
+	if err != nil {
+		return err
+	}
+	return e.report(w.problems)
 }

@@ -51,9 +51,7 @@ func (e *env) journalEvents(ctx context.Context, j *journal.Journal, filter jour
 	if err != nil && !errors.Is(err, journal.ErrTorn) {
 		return err
 	}
-	for _, gap := range gaps {
-		e.warn("nobody watched %s from %s to %s: %s", gap.Kind.Resource, stampText(gap.Began), stampText(gap.Ended), gap.Reason)
-	}
+	e.warnOfGaps(gaps)
 	events := j.Events(ctx, filter)
 	if f.follow {
 		events = j.Follow(ctx, filter)
@@ -76,6 +74,12 @@ func (e *env) journalEvents(ctx context.Context, j *journal.Journal, filter jour
 		e.warn("no events match")
 	}
 	return nil
+}
+
+func (e *env) warnOfGaps(gaps []journal.Gap) {
+	for _, gap := range gaps {
+		e.warn("nobody watched %s from %s to %s: %s", gap.Kind.Resource, stampText(gap.Began), stampText(gap.Ended), gap.Reason)
+	}
 }
 
 // eventFlags are the flags of events as they were given.

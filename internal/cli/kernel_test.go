@@ -34,7 +34,7 @@ func everyExample(t *testing.T) []string {
 func compiled(t *testing.T, files []string) world {
 	t.Helper()
 	// A node without addresses of its own: several examples hold the Node.
-	w, err := (&objectFlags{files: files, nodeName: kernelNode}).read(&env{in: strings.NewReader("")})
+	w, err := (&objectFlags{files: files, nodeName: kernelNode}).read(t.Context(), &env{in: strings.NewReader("")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,7 +48,7 @@ func (e *env) reach(ctx context.Context, d *diffFlags) (*layers, error) {
 	} else if !errors.Is(agentErr, api.ErrNoAgent) {
 		return nil, agentErr
 	}
-	if err := l.reachAPI(e, d); err != nil {
+	if err := l.reachAPI(ctx, e, d); err != nil {
 		return nil, err
 	}
 	if l.api == nil && l.tables != nil {
@@ -117,9 +117,9 @@ func (o *objectFlags) nodeFrom(status api.Status) {
 }
 
 // reachAPI finds the API where the flags say it is, if they do.
-func (l *layers) reachAPI(e *env, d *diffFlags) error {
+func (l *layers) reachAPI(ctx context.Context, e *env, d *diffFlags) error {
 	if d.objects.given() {
-		w, err := d.objects.read(e)
+		w, err := d.objects.read(ctx, e)
 		rows := w.frontends()
 		l.problems = w.problems
 		l.api = func(context.Context) ([]api.Frontend, error) { return rows, nil }

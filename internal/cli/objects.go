@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -18,9 +19,12 @@ import (
 // zoneLabel is the node label that topology reads (R15).
 const zoneLabel = "topology.kubernetes.io/zone"
 
-// objectFlags name objects in files and the node to look at them from.
+// objectFlags name objects, in files or of a moment in a journal, and the node
+// to look at them from.
 type objectFlags struct {
 	files            []string
+	takesFiles       bool
+	recorded         *recordedFlags // nil: the command takes none
 	nodeName         string
 	nodeLabels       map[string]string
 	nodeIPs          list[netip.Addr]
@@ -33,9 +37,16 @@ type objectFlags struct {
 }
 
 func addObjectFlags(cmd *cobra.Command) *objectFlags {
+	o := addNodeFlags(cmd)
+	o.takesFiles = true
+	cmd.Flags().StringSliceVarP(&o.files, "filename", "f", nil, "`FILE` of Services, EndpointSlices and Nodes, YAML or JSON; a folder, or - for stdin; repeatable")
+	return o
+}
+
+// addNodeFlags are those that do not say where the objects come from.
+func addNodeFlags(cmd *cobra.Command) *objectFlags {
 	o := &objectFlags{nodeIPs: list[netip.Addr]{kind: "IP", parse: canonical}}
 	flags := cmd.Flags()
-	flags.StringSliceVarP(&o.files, "filename", "f", nil, "`FILE` of Services, EndpointSlices and Nodes, YAML or JSON; a folder, or - for stdin; repeatable")
 	flags.StringVar(&o.nodeName, "node-name", "", "`NAME` of the node to look from")
 	flags.StringToStringVar(&o.nodeLabels, "node-label", nil, "label of the node, `KEY=VALUE`; "+zoneLabel+" matters; repeatable")
 	flags.Var(&o.nodeIPs, "node-ip", "address of the node; repeatable")
@@ -51,17 +62,30 @@ func (o *objectFlags) addStateFile(cmd *cobra.Command) {
 	o.names = append(o.names, "state-file")
 }
 
-// given says whether the objects come from files.
-func (o *objectFlags) given() bool { return len(o.files) > 0 }
+// given says whether the objects come from files, or a journal.
+func (o *objectFlags) given() bool { return len(o.files) > 0 || o.fromJournal() }
+
+func (o *objectFlags) fromJournal() bool { return o.recorded != nil && o.recorded.journal != "" }
 
 // refuseWithoutFiles keeps a flag from having no effect in silence.
 func (o *objectFlags) refuseWithoutFiles(cmd *cobra.Command, more ...string) error {
 	for _, name := range slices.Concat(o.names, more) {
 		if cmd.Flags().Changed(name) {
-			return fmt.Errorf("--%s is for objects from files: give -f too", name)
+			return fmt.Errorf("--%s is for objects from %s too", name, o.sources())
 		}
 	}
 	return nil
+}
+
+// sources are the flags by which a command takes objects, in words.
+func (o *objectFlags) sources() string {
+	if o.recorded == nil {
+		return "files: give -f"
+	}
+	if !o.takesFiles {
+		return "a journal: give --journal"
+	}
+	return "files or a journal: give -f or --journal"
 }
 
 func (o *objectFlags) options() model.Options {
@@ -80,8 +104,12 @@ type world struct {
 	problems []reflector.Problem
 }
 
-// read compiles the files for the node that the flags name.
-func (o *objectFlags) read(e *env) (world, error) {
+// read compiles the files for the node that the flags name, or replays the
+// journal.
+func (o *objectFlags) read(ctx context.Context, e *env) (world, error) {
+	if o.fromJournal() {
+		return o.readRecorded(ctx, e)
+	}
 	if !o.given() {
 		return world{}, errors.New("no objects: name files with -f (- is stdin)")
 	}

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -36,8 +37,9 @@ func newTrace(e *env) *cobra.Command {
 may meet, whether its source address is kept, and from what each step is known.
 
 The running agent answers with what happens on its node today: what it does not
-translate passes, and a step says why. With -f the answer comes from files alone
-and is what the rules ask for, on a node that serves sockets and the wire. A
+translate passes, and a step says why. With -f the answer comes from files alone,
+with --journal from what was recorded up to the moment --at, and is what the rules
+ask for, on a node that serves sockets and the wire. A
 source inside a cluster CIDR is a pod of the node, an address of the node is the
 node, and anything else is outside. With --flows the answer is a JSON array in
 the order of the flows.`,
@@ -45,6 +47,7 @@ the order of the flows.`,
 			"fairlead trace --from 10.0.1.7 --to 10.96.0.10:53/UDP",
 			"fairlead trace --from default/client --to '[fd00::10]:80' -o json",
 			"fairlead trace -f examples/clusterip.yaml --node-name n1 --cluster-cidr 10.0.0.0/16 --from 10.0.1.7 --to 10.96.0.10:80",
+			"fairlead trace --journal journal.db --at 2026-11-20T10:00:05Z --from 10.0.1.7 --to 10.96.0.1:443",
 			`echo '[{"from":"10.0.1.7","to":"10.96.0.10:80"}]' | fairlead trace --flows -`),
 		Args: noArguments,
 	}
@@ -56,10 +59,11 @@ the order of the flows.`,
 	flags.StringVar(&t.from, "from", "", "who connects: an `IP`, or a pod as NAMESPACE/NAME")
 	flags.StringVar(&t.to, "to", "", "what it dials: `ADDR:PORT[/PROTO]`, TCP unless said")
 	flags.StringVar(&t.flows, "flows", "", "`FILE` with a JSON array of {\"from\",\"to\"}, or - for stdin")
-	flags.Var(&t.clusterCIDRs, "cluster-cidr", "addresses of this node's pods, with -f; repeatable")
-	flags.Var(&t.serviceCIDRs, "service-cidr", "addresses from which ClusterIPs are given, with -f; repeatable")
-	flags.StringSliceVar(&t.nodePorts, "nodeport-addresses", nil, "`CIDR` of the node addresses that serve NodePorts, or primary, with -f; repeatable")
+	flags.Var(&t.clusterCIDRs, "cluster-cidr", "addresses of this node's pods, with -f or --journal; repeatable")
+	flags.Var(&t.serviceCIDRs, "service-cidr", "addresses from which ClusterIPs are given, with -f or --journal; repeatable")
+	flags.StringSliceVar(&t.nodePorts, "nodeport-addresses", nil, "`CIDR` of the node addresses that serve NodePorts, or primary, with -f or --journal; repeatable")
 	t.objects, t.socket, t.output = addObjectFlags(cmd), socketFlag(cmd), outputFlag(cmd, "json", "yaml")
+	t.objects.addRecorded(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return e.trace(cmd, t) }
 	return cmd
 }
@@ -87,7 +91,7 @@ func (e *env) trace(cmd *cobra.Command, t *traceFlags) error {
 		return err
 	}
 	if t.objects.given() {
-		return e.traceOffline(t, flows)
+		return e.traceOffline(cmd.Context(), t, flows)
 	}
 	if err := t.objects.refuseWithoutFiles(cmd, "cluster-cidr", "service-cidr", "nodeport-addresses"); err != nil {
 		return err
@@ -140,7 +144,7 @@ func (e *env) readInput(path string) ([]byte, error) {
 
 // traceOffline answers from files what the rules ask for, on a node that serves
 // the wire too.
-func (e *env) traceOffline(t *traceFlags, requests []api.FlowRequest) error {
+func (e *env) traceOffline(ctx context.Context, t *traceFlags, requests []api.FlowRequest) error {
 	nodePorts, err := model.ParseNodePortAddresses(t.nodePorts)
 	if err != nil {
 		return err
@@ -151,7 +155,7 @@ func (e *env) traceOffline(t *traceFlags, requests []api.FlowRequest) error {
 			return fmt.Errorf("flow %d: %w", i+1, err)
 		}
 	}
-	w, err := t.objects.read(e)
+	w, err := t.objects.read(ctx, e)
 	if err != nil {
 		return err
 	}

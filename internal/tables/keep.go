@@ -246,13 +246,18 @@ func (w *Writer) observe(now time.Time) {
 	}
 }
 
-// due returns a channel on which something comes when a retention reaches its
-// limit; nil if none has one.
-func (w *Writer) due() <-chan time.Time {
-	var next time.Time
+// Due is when a retention reaches its limit, the next one; zero if none has one.
+// It is for Run, or a caller without a Run.
+func (w *Writer) Due() (next time.Time) {
 	for _, k := range w.retention.keepers {
 		next = oldest(next, k.deadlineNext())
 	}
+	return next
+}
+
+// due returns a channel on which something comes then; nil if nothing is due.
+func (w *Writer) due() <-chan time.Time {
+	next := w.Due()
 	if next.IsZero() {
 		return nil
 	}

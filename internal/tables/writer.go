@@ -83,6 +83,10 @@ func NewWriter(t *Tables, node model.Node, options model.Options) *Writer {
 	}
 }
 
+// UseClock sets what tells the time, where events are of another time than now.
+// It comes before everything else.
+func (w *Writer) UseClock(now func() time.Time) { w.now = now }
+
 // Events queues events.
 func (w *Writer) Events(events []reflector.Event) {
 	w.mu.Lock()

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package replay
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+
+	"github.com/fairlead-io/fairlead/internal/journal"
+	"github.com/fairlead-io/fairlead/internal/model"
+	"github.com/fairlead-io/fairlead/internal/reflector"
+)
+
+// kinds are the kinds of object that rows are made of.
+var kinds = [...]journal.Kind{
+	reflector.KindService:       {Version: "v1", Resource: "services", Kind: "Service"},
+	reflector.KindEndpointSlice: {Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices", Kind: "EndpointSlice"},
+	reflector.KindNode:          {Version: "v1", Resource: "nodes", Kind: "Node"},
+}
+
+// kindOf says which of them an event is about, if any.
+func kindOf(k journal.Kind) (reflector.Kind, bool) {
+	for i := range kinds {
+		if kinds[i] == k {
+			return reflector.Kind(i), true
+		}
+	}
+	return 0, false
+}
+
+// input is an event of a journal with what it means to the tables.
+type input struct {
+	event    journal.Event
+	object   reflector.Event
+	problems []reflector.Problem
+	ours     bool // it is of a kind that rows are made of
+}
+
+// decoder turns the content of events into typed objects. One goroutine uses it.
+type decoder struct {
+	convert  *reflector.Converter
+	nodeName string // of other Nodes nothing is read
+	options  json.Options
+	known    map[string]discoveryv1.Endpoint // by their text
+}
+
+// knownEndpoints bounds what a decoder remembers.
+const knownEndpoints = 1 << 15
+
+func newDecoder(convert *reflector.Converter, nodeName string) *decoder {
+	d := &decoder{convert: convert, nodeName: nodeName, known: map[string]discoveryv1.Endpoint{}}
+	d.options = json.JoinOptions(
+		// As encoding/json has it, for old contents are what they are.
+		jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true),
+		json.WithUnmarshalers(json.UnmarshalFromFunc(d.endpoint)))
+	return d
+}
+
+// endpoint reads an endpoint. Most of a slice's are written as in its version
+// before, and those were read already.
+func (d *decoder) endpoint(from *jsontext.Decoder, into *discoveryv1.Endpoint) error {
+	text, err := from.ReadValue()
+	if err != nil {
+		return err
+	}
+	if known, ok := d.known[string(text)]; ok {
+		*into = known
+		return nil
+	}
+	if err := json.Unmarshal(text, into, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)); err != nil {
+		return err
+	}
+	if len(d.known) >= knownEndpoints {
+		clear(d.known)
+	}
+	d.known[string(text)] = *into
+	return nil
+}
+
+// decode never fails: what cannot be used says why.
+func (d *decoder) decode(e journal.Event) input {
+	kind, ours := kindOf(e.Kind)
+	if !ours || kind == reflector.KindNode && e.Name != d.nodeName {
+		return input{event: e}
+	}
+	in := input{event: e, ours: true, object: reflector.Event{
+		Kind: kind, Name: model.Name{Namespace: e.Namespace, Name: e.Name}, ResourceVersion: e.ResourceVersion, Received: e.Time,
+	}}
+	switch e.Type {
+	case journal.Deleted, journal.Absent:
+		return in
+	case journal.Listed, journal.Added, journal.Modified:
+		d.read(&in)
+	default:
+		in.refuse("%q is no type of event", string(e.Type))
+	}
+	return in
+}
+
+func (d *decoder) read(in *input) {
+	if len(in.event.Content) == 0 {
+		in.refuse("the journal does not hold the object")
+		return
+	}
+	object := [...]any{&corev1.Service{}, &discoveryv1.EndpointSlice{}, &corev1.Node{}}[in.object.Kind]
+	if err := json.Unmarshal(in.event.Content, object, d.options); err != nil {
+		in.refuse("its content cannot be read: %s", strings.TrimPrefix(err.Error(), "json: "))
+		return
+	}
+	converted, problems := d.convert.Event(object)
+	for i := range problems {
+		problems[i].File = in.place()
+	}
+	in.problems = problems
+	if converted.Name != in.object.Name {
+		in.refuse("its content is of %s", converted.Name)
+		return
+	}
+	in.object.Service, in.object.Slice, in.object.Node = converted.Service, converted.Slice, converted.Node
+}
+
+// refuse notes that the whole object cannot be used.
+func (in *input) refuse(format string, args ...any) {
+	in.problems = append(in.problems, reflector.Problem{File: in.place(), Object: objectTitle(&in.event), Message: fmt.Sprintf(format, args...)})
+}
+
+func (in *input) place() string { return fmt.Sprintf("event %d", in.event.ID) }
+
+// gone says that the event brings no object.
+func (in *input) gone() bool {
+	return in.object.Service == nil && in.object.Slice == nil && in.object.Node == nil
+}
+
+// objectTitle names an object as problems and causes do.
+func objectTitle(e *journal.Event) string {
+	if e.Namespace == "" {
+		return e.Kind.Kind + " " + e.Name
+	}
+	return e.Kind.Kind + " " + e.Namespace + "/" + e.Name
+}

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package replay
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/fairlead-io/fairlead/internal/journal"
+	"github.com/fairlead-io/fairlead/internal/model"
+	"github.com/fairlead-io/fairlead/internal/reflector"
+	"github.com/fairlead-io/fairlead/internal/tables"
+)
+
+// APIServer is the Service in which the API servers publish themselves.
+var APIServer = model.Name{Namespace: "default", Name: "kubernetes"}
+
+// Options say which agent is played.
+type Options struct {
+	// Node is the node to look from. What is set holds; the zone and the
+	// addresses that are not set are those of its object in the journal.
+	Node model.Node
+	// NodeRecorded says that the journal has that object: nothing is served
+	// before it was heard of.
+	NodeRecorded bool
+	Model        model.Options
+	Retention    tables.Retention
+	// Observe hears of every step; nil: nobody does. The step is valid until it
+	// returns.
+	Observe func(Step)
+}
+
+// Engine is an agent without a kernel, in a time of its own. One goroutine
+// uses it.
+type Engine struct {
+	options Options
+	stop    context.CancelFunc
+	tables  *tables.Tables
+	writer  *tables.Writer
+	changes *tables.Changes // nil if nobody observes
+	rows    map[model.Name]*tables.Service
+
+	clock    time.Time
+	convert  reflector.Converter
+	decoder  *decoder
+	list     list
+	world    world
+	node     model.Node
+	listed   [len(kinds)]bool
+	problems problems
+}
+
+// New returns an engine that knows nothing yet. Close it.
+func New(o Options) (*Engine, error) {
+	made, err := tables.New()
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	if err := made.Start(ctx); err != nil {
+		stop()
+		return nil, err
+	}
+	e := &Engine{options: o, stop: stop, tables: made, node: o.Node, world: newWorld(), rows: map[model.Name]*tables.Service{}}
+	e.decoder = newDecoder(&e.convert, o.Node.Name)
+	e.writer = tables.NewWriter(made, o.Node, o.Model)
+	e.writer.UseClock(func() time.Time { return e.clock })
+	e.writer.Retain(o.Retention)
+	if o.Observe != nil {
+		if e.changes, err = made.Follow(); err != nil {
+			stop()
+			return nil, err
+		}
+	}
+	if !o.NodeRecorded {
+		e.complete(reflector.KindNode)
+	}
+	return e, nil
+}
+
+// Close ends what runs in the background. Snapshots stay valid.
+func (e *Engine) Close() {
+	if e.changes != nil {
+		e.changes.Close()
+	}
+	e.stop()
+}
+
+// Apply takes the next event. It takes effect, together with all others of its
+// list, once something else comes, or Flush.
+func (e *Engine) Apply(event journal.Event) { e.apply(e.decoder.decode(event)) }
+
+func (e *Engine) apply(in input) {
+	if !in.ours {
+		return
+	}
+	if !e.list.continues(&in) {
+		e.Flush()
+	}
+	e.list.add(in)
+}
+
+// Flush lets the events that came last take effect.
+func (e *Engine) Flush() {
+	inputs := e.list.take()
+	if len(inputs) == 0 {
+		return
+	}
+	e.Advance(inputs[len(inputs)-1].event.Time)
+	events := make([]reflector.Event, 0, len(inputs))
+	for i := range inputs {
+		if object, ok := e.admit(&inputs[i]); ok {
+			events = append(events, object)
+		}
+	}
+	if len(events) > 0 {
+		e.writer.Events(events)
+	}
+	e.complete(inputs[0].object.Kind)
+	e.writer.Flush()
+	e.observe(inputs)
+}
+
+// complete says once that a kind is known as a whole: that is after the first
+// list or, where a journal lost its beginning, after the first event.
+func (e *Engine) complete(kind reflector.Kind) {
+	if !e.listed[kind] {
+		e.listed[kind] = true
+		e.writer.Listed(kind)
+	}
+}
+
+// Advance lets time pass, and what is due by then happen. Clocks may be turned
+// back while somebody records; here time never does.
+func (e *Engine) Advance(to time.Time) {
+	for due := e.writer.Due(); !due.IsZero() && !due.After(to); due = e.writer.Due() {
+		e.clock = later(e.clock, due)
+		e.writer.Flush()
+		e.observe(nil)
+	}
+	e.clock = later(e.clock, to)
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+// admit decides as the agent's store does what the tables hear: nothing of an
+// object that is refused, for the last good one stays in force.
+func (e *Engine) admit(in *input) (reflector.Event, bool) {
+	e.problems.note(in)
+	if in.gone() && (len(in.problems) > 0 || !e.world.has(&in.object)) {
+		return reflector.Event{}, false
+	}
+	e.world.take(&in.object)
+	if in.object.Kind == reflector.KindNode {
+		e.setNode(in)
+	}
+	return in.object, true
+}
+
+// setNode joins what the options say of the node with its object.
+func (e *Engine) setNode(in *input) {
+	e.node = e.options.Node
+	if n := in.object.Node; n != nil {
+		if e.node.Zone == "" {
+			e.node.Zone = n.Zone
+		}
+		if len(e.node.Addresses) == 0 {
+			e.node.Addresses = addresses(n.Addresses)
+		}
+	}
+	e.writer.SetNode(e.node)
+}
+
+// addresses are those that can be read, without loopback.
+func addresses(texts []string) (all []netip.Addr) {
+	for _, text := range texts {
+		if a, err := netip.ParseAddr(text); err == nil && !a.IsLoopback() {
+			all = append(all, a.Unmap())
+		}
+	}
+	return all
+}
+
+// observe tells of a step.
+func (e *Engine) observe(inputs []input) {
+	if e.changes == nil {
+		return
+	}
+	step := Step{Time: e.clock, Events: make([]journal.Event, len(inputs))}
+	for i := range inputs {
+		step.Events[i] = inputs[i].event
+	}
+	changed, _, _, _ := e.changes.Next()
+	for _, c := range changed {
+		change := Change{Service: c.Row.Name, Before: e.rows[c.Row.Name]}
+		if c.Deleted {
+			delete(e.rows, c.Row.Name)
+		} else {
+			change.After = c.Row
+			e.rows[c.Row.Name] = c.Row
+		}
+		step.Changes = append(step.Changes, change)
+	}
+	slices.SortFunc(step.Changes, func(a, b Change) int { return a.Service.Compare(b.Service) })
+	e.options.Observe(step)
+}
+
+// Snapshot returns the rows as they are.
+func (e *Engine) Snapshot() tables.Snapshot { return e.tables.Snapshot() }
+
+// Time is the moment that was reached.
+func (e *Engine) Time() time.Time { return e.clock }
+
+// Node is the node as it is.
+func (e *Engine) Node() model.Node { return e.node }
+
+// Objects are those that rows are made of, by name.
+func (e *Engine) Objects() reflector.Objects { return e.world.objects() }
+
+// Retained returns the sets that go on without endpoints.
+func (e *Engine) Retained() []tables.Retained { return e.writer.Retained() }
+
+// Problems are what could not be used so far: for each object the last one.
+func (e *Engine) Problems() []reflector.Problem { return e.problems.list() }
+
+// Unheard are the kinds of which nothing was heard yet. Until there is none, an
+// agent serves nothing (R33).
+func (e *Engine) Unheard() (unheard []reflector.Kind) {
+	for kind, listed := range e.listed {
+		if !listed {
+			unheard = append(unheard, reflector.Kind(kind))
+		}
+	}
+	return unheard
+}
+
+// Candidates are the rows as model.Trace and the printers take them.
+func (e *Engine) Candidates() []model.Candidate {
+	var all []model.Candidate
+	for row := range e.Snapshot().Services() {
+		all = append(all, model.Candidate{
+			Contender: model.Contender{Service: row.Name, Created: row.Object.CreationTimestamp},
+			Compiled:  row.Compiled,
+		})
+	}
+	return all
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package replay
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/fairlead-io/fairlead/internal/journal"
+	"github.com/fairlead-io/fairlead/internal/reflector"
+)
+
+// Moment is how far to replay. The zero Moment is the end of the journal.
+type Moment struct {
+	Time    time.Time // what was received up to then
+	Version uint64    // what was written up to this resourceVersion
+}
+
+// Summary is what was replayed.
+type Summary struct {
+	Events      int
+	First, Last time.Time
+	// Cut says that the moment lies within a list: what had come of it is left
+	// out, since a list counts as a whole.
+	Cut bool
+	// Gaps are the times that nobody watched a kind that rows are made of.
+	Gaps []journal.Gap
+}
+
+// ErrTooEarly is a moment before everything that a journal tells.
+var ErrTooEarly = errors.New("nothing is known of that time")
+
+// errNothing is a journal from which no row can be made.
+var errNothing = errors.New("the journal has no event of a Service, an EndpointSlice or the Node: record these kinds")
+
+// filter picks the events of the kinds that rows are made of.
+func filter() journal.Filter {
+	var f journal.Filter
+	for _, k := range kinds {
+		f.Kinds = append(f.Kinds, k.Resource)
+	}
+	return f
+}
+
+// Nodes are the names of the Nodes that a journal tells of, in their order.
+func Nodes(ctx context.Context, j *journal.Journal) ([]string, error) {
+	return j.Names(ctx, kinds[reflector.KindNode])
+}
+
+// Run feeds a journal to the engine up to a moment. Of a torn journal it feeds
+// what can be read, and returns journal.ErrTorn besides.
+func (e *Engine) Run(ctx context.Context, j *journal.Journal, to Moment) (Summary, error) {
+	reading, stop := context.WithCancel(ctx)
+	var readers sync.WaitGroup
+	defer readers.Wait()
+	defer stop()
+	run := run{Engine: e, to: to}
+	var failed error
+	for b := range e.read(reading, &readers, j) {
+		<-b.done
+		if failed = b.err; !run.take(b.inputs) || failed != nil {
+			break
+		}
+	}
+	if err := cmp.Or(failed, ctx.Err()); err != nil && !errors.Is(err, journal.ErrTorn) {
+		return run.Summary, err
+	}
+	e.Flush()
+	e.Advance(to.Time)
+	if failed == nil {
+		failed = run.verdict()
+	}
+	gaps, err := gapsOf(ctx, j, run.Summary)
+	run.Gaps = gaps
+	if failed == nil {
+		failed = err
+	}
+	return run.Summary, failed
+}
+
+// run is one Run on its way.
+type run struct {
+	*Engine
+	Summary
+	to     Moment
+	beyond bool      // an event of a later resourceVersion came
+	next   time.Time // of the event that is too late
+}
+
+// take applies events, and returns false after the last one.
+func (r *run) take(inputs []input) bool {
+	for i := range inputs {
+		in := &inputs[i]
+		if !in.ours || r.isNewer(&in.event) {
+			continue
+		}
+		if !r.to.Time.IsZero() && in.event.Time.After(r.to.Time) {
+			r.next = in.event.Time
+			if len(r.list.inputs) > 0 && r.list.continues(in) {
+				r.Cut = true
+				r.Events -= len(r.list.take())
+			}
+			return false
+		}
+		if r.First.IsZero() {
+			r.First = in.event.Time
+		}
+		r.Last = later(r.Last, in.event.Time)
+		r.Events++
+		r.apply(*in)
+	}
+	return true
+}
+
+// isNewer says that an event was written after the resourceVersion in question.
+// Kinds are watched apart, so an older one of another kind may follow; but what
+// a list found gone since then may have been there.
+func (r *run) isNewer(e *journal.Event) bool {
+	if r.to.Version == 0 {
+		return false
+	}
+	version, err := strconv.ParseUint(e.ResourceVersion, 10, 64)
+	if err == nil && version > r.to.Version {
+		r.beyond = true
+		return true
+	}
+	return r.beyond && e.Type == journal.Absent
+}
+
+func (r *run) verdict() error {
+	switch {
+	case r.Events > 0 || r.Cut:
+		return nil
+	case !r.next.IsZero():
+		return fmt.Errorf("%w: the first event that counts is of %s", ErrTooEarly, r.next.UTC().Format(time.RFC3339Nano))
+	case r.beyond:
+		return fmt.Errorf("%w: every event is of a later resourceVersion than %d", ErrTooEarly, r.to.Version)
+	}
+	return errNothing
+}
+
+// gapsOf are the gaps in what was replayed.
+func gapsOf(ctx context.Context, j *journal.Journal, s Summary) ([]journal.Gap, error) {
+	f := filter()
+	f.Since, f.Until = s.First, s.Last.Add(1)
+	gaps, err := j.Gaps(ctx, f)
+	gaps = slices.DeleteFunc(gaps, func(g journal.Gap) bool { _, ours := kindOf(g.Kind); return !ours })
+	return gaps, err
+}
+
+// batch is some events on their way: read by one goroutine, decoded by another,
+// and applied in their order once that is done.
+type batch struct {
+	inputs []input
+	err    error // after the inputs
+	done   chan struct{}
+}
+
+const (
+	batchEvents  = 128
+	batchesAhead = 16
+)
+
+// read reads ahead, and decodes on all processors, until ctx ends.
+func (e *Engine) read(ctx context.Context, readers *sync.WaitGroup, j *journal.Journal) <-chan *batch {
+	ordered, work := make(chan *batch, batchesAhead), make(chan *batch, batchesAhead)
+	for range runtime.GOMAXPROCS(0) {
+		readers.Go(func() {
+			decoder := newDecoder(&e.convert, e.options.Node.Name)
+			for b := range work {
+				for i := range b.inputs {
+					b.inputs[i] = decoder.decode(b.inputs[i].event)
+				}
+				close(b.done)
+			}
+		})
+	}
+	readers.Go(func() {
+		defer close(ordered)
+		defer close(work)
+		for b := range batches(j.Events(ctx, filter())) {
+			select {
+			case ordered <- b:
+				work <- b
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+	return ordered
+}
+
+// batches puts events together. The last batch has the error, if there is one.
+func batches(events iter.Seq2[journal.Event, error]) iter.Seq[*batch] {
+	return func(yield func(*batch) bool) {
+		b := newBatch()
+		for event, err := range events {
+			if err != nil {
+				b.err = err
+				break
+			}
+			if b.inputs = append(b.inputs, input{event: event}); len(b.inputs) < batchEvents {
+				continue
+			}
+			if !yield(b) {
+				return
+			}
+			b = newBatch()
+		}
+		yield(b)
+	}
+}
+
+func newBatch() *batch {
+	return &batch{inputs: make([]input, 0, batchEvents), done: make(chan struct{})}
+}

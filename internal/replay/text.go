@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package replay
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fairlead-io/fairlead/internal/journal"
+	"github.com/fairlead-io/fairlead/internal/model"
+)
+
+// The sentences of findings. They are for people, and may change.
+
+const (
+	fewBackends = 5
+	fewChanges  = 3
+	fewRunes    = 80
+)
+
+func lostText(lost []model.Backend) string {
+	return "the row lacks " + backendText(lost) + ", though the objects of the Service name them"
+}
+
+func backendText(all []model.Backend) string {
+	var texts []string
+	for i, b := range all {
+		if i == fewBackends {
+			texts = append(texts, fmt.Sprintf("%d more", len(all)-i))
+			break
+		}
+		texts = append(texts, b.AddrPort.String())
+	}
+	noun := "backends "
+	if len(all) == 1 {
+		noun = "backend "
+	}
+	return noun + strings.Join(texts, ", ")
+}
+
+// emptyText says what a Service in front of the API server lost, and what
+// becomes of its clients.
+func (c *checker) emptyText(change *Change) string {
+	text := "the API left the Service without " + backendText(backends(&change.Before.Own))
+	if change.After == nil {
+		return "the Service was deleted, and went without " + backendText(backends(&change.Before.Own)) + ": nothing is retained for it"
+	}
+	const without = "an agent without retention refuses new connections to the API server"
+	retained := CountBackends(change.After).Retained
+	if retained == 0 {
+		return text + ": nothing is retained, and new connections to the API server are refused"
+	}
+	return fmt.Sprintf("%s: an agent goes on with what the Service had for %s at most; %s", text, c.limit, without)
+}
+
+func (c *checker) contestText(spot model.Spot, loser, winner model.Name) string {
+	mine, other := c.engine.rows[loser].Object.CreationTimestamp, c.engine.rows[winner].Object.CreationTimestamp
+	why := "which comes first by name, both being of one age"
+	switch {
+	case mine.IsZero() && !other.IsZero():
+		why = "for it is not known when this one was created"
+	case !mine.Equal(other):
+		why = fmt.Sprintf("which is older (%s, this one %s)", stamp(other), stamp(mine))
+	}
+	return fmt.Sprintf("it claims %s as well as %s, %s: connections go there", spot, winner, why)
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// changeText is a diff in short.
+func changeText(diff []journal.Change) string {
+	if len(diff) == 0 {
+		return ""
+	}
+	var texts []string
+	for i, change := range diff {
+		if i == fewChanges {
+			texts = append(texts, fmt.Sprintf("%d more", len(diff)-i))
+			break
+		}
+		texts = append(texts, change.Path+" "+valueText(change))
+	}
+	return "; changed: " + strings.Join(texts, ", ")
+}
+
+func valueText(c journal.Change) string {
+	switch c.Op {
+	case "add":
+		return "+" + short(c.New)
+	case "remove":
+		return "-" + short(c.Old)
+	}
+	return short(c.Old) + "→" + short(c.New)
+}
+
+func short(value []byte) string {
+	runes := []rune(string(value))
+	if len(runes) <= fewRunes {
+		return string(runes)
+	}
+	return string(runes[:fewRunes]) + "…"
+}
+
+func gapText(g journal.Gap, e *journal.Event) string {
+	where := "it lies in a time that nobody watched "
+	if e.Time.After(g.Ended) || ofList(e.Type) {
+		where = "it was found after a time that nobody watched "
+	}
+	return fmt.Sprintf("; %s%s, %s to %s (%s), so the order may have been another", where, g.Kind.Resource, stamp(g.Began), stamp(g.Ended), g.Reason)
+}
