@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package correlation
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/fairlead-io/fairlead/internal/audit"
+	"github.com/fairlead-io/fairlead/internal/journal"
+)
+
+const (
+	// samples are how many of the last pairs say how a server's clock differs.
+	samples = 101
+	// enough pairs of a server need no look-ups for more.
+	enough = 7
+	// lookUps bounds how often one asks for a pair of a server in advance, and
+	// headRecords how many of a file's records are looked at for that.
+	lookUps     = 40
+	headRecords = 2000
+	// headEvents are how many events tell how the servers' clocks differ by and
+	// large. A time in managedFields is cut to the second, and may be older than
+	// the event, never newer: an early tenth of the differences says most.
+	headEvents = 2000
+)
+
+// clocks knows how far each server's clock is behind the recorder's. A server
+// of which there is no pair yet is assumed to be as all are by managedFields.
+type clocks struct {
+	usual   time.Duration
+	servers map[string]*clock
+}
+
+type clock struct {
+	last   []time.Duration // a ring of samples
+	pairs  int
+	behind time.Duration
+}
+
+func (c *clocks) of(server string) *clock {
+	one := c.servers[server]
+	if one == nil {
+		one = &clock{behind: c.usual}
+		c.servers[server] = one
+	}
+	return one
+}
+
+// at is when a record was made by the recorder's clock.
+func (c *clocks) at(r audit.Record) time.Time { return r.Time.Add(c.of(r.Server).behind) }
+
+// learn takes a pair of one version.
+func (c *clocks) learn(r audit.Record, e journal.Event) {
+	one := c.of(r.Server)
+	difference := e.Time.Sub(r.Time)
+	if len(one.last) < samples {
+		one.last = append(one.last, difference)
+	} else {
+		one.last[one.pairs%samples] = difference
+	}
+	one.pairs++
+	if one.pairs <= enough || one.pairs%16 == 0 {
+		one.behind = quantile(one.last, 0.5)
+	}
+}
+
+// quantile needs a difference.
+func quantile(differences []time.Duration, share float64) time.Duration {
+	sorted := slices.Sorted(slices.Values(differences))
+	return sorted[int(share*float64(len(sorted)-1))]
+}
+
+// answer lists the clocks by server.
+func (c *clocks) answer() []Clock {
+	out := []Clock{}
+	for _, name := range slices.Sorted(maps.Keys(c.servers)) {
+		one := c.servers[name]
+		out = append(out, Clock{Server: name, BehindSeconds: one.behind.Round(time.Millisecond).Seconds(), Pairs: one.pairs})
+	}
+	return out
+}
+
+// shifts is how audit.Log wants it.
+func (c *clocks) shifts() map[string]time.Duration {
+	out := map[string]time.Duration{}
+	for name, one := range c.servers {
+		out[name] = one.behind
+	}
+	return out
+}
+
+// survey learns from the beginning of the journal and of each file what the
+// clocks are like, so that what belongs together comes together.
+func survey(ctx context.Context, j *journal.Journal, files []string, kinds map[resource]journal.Kind) (*clocks, error) {
+	c := &clocks{servers: map[string]*clock{}}
+	if err := c.readManaged(ctx, j); err != nil {
+		return nil, err
+	}
+	asked := map[string]int{}
+	for _, file := range files {
+		if err := c.readHead(ctx, j, file, kinds, asked); err != nil {
+			return nil, err
+		}
+	}
+	// What served to put the records in order is learned anew from pairs that are
+	// seen together.
+	for _, one := range c.servers {
+		one.last, one.pairs = nil, 0
+	}
+	return c, nil
+}
+
+func (c *clocks) readManaged(ctx context.Context, j *journal.Journal) error {
+	var differences []time.Duration
+	for e, err := range j.Events(ctx, journal.Filter{Types: []journal.Type{journal.Added, journal.Modified}}) {
+		if ignoreTorn(err) != nil {
+			return err
+		}
+		if err == nil && !e.ManagedAt.IsZero() {
+			differences = append(differences, e.Time.Sub(e.ManagedAt))
+		}
+		if len(differences) == headEvents {
+			break
+		}
+	}
+	if len(differences) == 0 {
+		return nil
+	}
+	// Within the second that is cut off the clocks may as well agree.
+	if usual := quantile(differences, 0.1); usual < 0 || usual > time.Second {
+		c.usual = usual
+	}
+	return nil
+}
+
+func (c *clocks) readHead(ctx context.Context, j *journal.Journal, file string, kinds map[resource]journal.Kind, asked map[string]int) error {
+	log, err := audit.Open(file)
+	if err != nil {
+		return err
+	}
+	known := map[version]bool{}
+	read := 0
+	for r, err := range log.Records(ctx) {
+		if read++; err != nil || read > headRecords {
+			return err
+		}
+		kind, recorded := kinds[resourceOf(r)]
+		v := versionOf(r)
+		one := c.of(r.Server)
+		if !recorded || v.rv == "" || r.Name == "" || known[v] || one.pairs >= enough || asked[r.Server] >= lookUps {
+			continue
+		}
+		known[v] = true // the first answer with a version is the one that made it
+		asked[r.Server]++
+		e, found, err := lookUp(ctx, j, kind, r)
+		if err != nil {
+			return err
+		}
+		if found && e.Type != journal.Listed {
+			c.learn(r, e)
+		}
+	}
+	return nil
+}
+
+// lookUp finds the event with the version that a request was answered with.
+func lookUp(ctx context.Context, j *journal.Journal, kind journal.Kind, r audit.Record) (found journal.Event, ok bool, err error) {
+	rv, err := strconv.ParseUint(r.ResourceVersion, 10, 64)
+	if err != nil || rv == 0 {
+		return found, false, nil // servers may use other versions one day
+	}
+	f := journal.Filter{Kinds: []string{filterName(kind)}, Namespaces: []string{r.Namespace}, Names: []string{r.Name}, FromVersion: rv, ToVersion: rv}
+	for e, err := range j.Events(ctx, f) {
+		if err != nil {
+			return found, ok, ignoreTorn(err)
+		}
+		if resourceOf(r) == (resource{e.Kind.Group, e.Kind.Resource}) {
+			return e, true, nil
+		}
+	}
+	return found, false, nil
+}
+
+// filterName is how a journal's filter writes a kind.
+func filterName(k journal.Kind) string {
+	if k.Group == "" {
+		return k.Resource
+	}
+	return k.Resource + "." + k.Group
+}

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package correlation
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fairlead-io/fairlead/internal/audit"
+	"github.com/fairlead-io/fairlead/internal/journal"
+)
+
+// apiServerManager and apiServerUser are what an API server calls itself.
+const (
+	apiServerManager = "kube-apiserver"
+	apiServerUser    = "system:apiserver"
+)
+
+// maxUsers bounds how many users of one manager are remembered.
+const maxUsers = 8
+
+// asker is who may have sent a request.
+type asker struct {
+	user   string
+	groups string // joined with newlines, so that askers compare
+}
+
+// writes are the requests of a resource that the logs hold.
+type writes struct {
+	n        int
+	managers map[string]bool // that their servers would note
+}
+
+// judge says why a change may have no record. While the logs are read it learns
+// what they tell of others.
+type judge struct {
+	policy   *audit.Policy
+	clocks   *clocks
+	gaps     []journal.Gap
+	users    map[string][]asker // by manager
+	writes   map[resource]*writes
+	servers  []audit.Server // what the logs cover
+	machines machines
+	missed   map[[2]string]int // changes without a record, by kind and manager
+}
+
+func newJudge(j *join, gaps []journal.Gap) *judge {
+	return &judge{policy: j.Policy, clocks: j.desk.clocks, gaps: gaps, users: map[string][]asker{}, writes: map[resource]*writes{}}
+}
+
+// wrote takes a record of a write.
+func (j *judge) wrote(r audit.Record) {
+	w := j.writes[resourceOf(r)]
+	if w == nil {
+		w = &writes{managers: map[string]bool{}}
+		j.writes[resourceOf(r)] = w
+	}
+	w.n++
+	if len(w.managers) < maxKept {
+		w.managers[manager(r)] = true
+	}
+}
+
+// learn takes a change with its record.
+func (j *judge) learn(en *entry) {
+	name, who := managerOf(en.event), asker{en.record.User, strings.Join(en.record.Groups, "\n")}
+	known := j.users[name]
+	if name == "" || len(known) >= maxUsers || len(j.users) >= maxWriters || slices.Contains(known, who) {
+		return
+	}
+	j.users[name] = append(known, who)
+}
+
+// hint is a record of the object near an event that found none.
+func (j *judge) hint(d *desk, en *entry) *waiting {
+	var found *waiting
+	distance := func(w *waiting) time.Duration { return en.event.Time.Sub(w.at).Abs() }
+	for _, w := range d.candidates[eventObject(en.event)] {
+		if w.ResourceVersion == "" && !w.used && !w.decided && (found == nil || distance(w) < distance(found)) {
+			found = w
+		}
+	}
+	return found
+}
+
+// explain gives every change without a record its likely reason.
+func (j *join) explain(ctx context.Context, servers []audit.Server) error {
+	j.report.MissingOmitted = j.results.missedOmitted
+	if len(j.results.missed) == 0 {
+		return nil
+	}
+	j.judge.servers, j.judge.missed = servers, j.results.missedOf
+	var err error
+	if j.judge.machines, err = readMachines(ctx, j.Journal, j.report.To); err != nil {
+		return err
+	}
+	for _, m := range j.results.missed {
+		reason := j.judge.reason(m)
+		reason.Evidence = append([]string{}, reason.Evidence...)
+		j.report.Missing = append(j.report.Missing, Missing{m.event, reason})
+	}
+	return nil
+}
+
+// reason asks for reasons from the one that is certain to the one that is not.
+func (j *judge) reason(m missed) Reason {
+	asks := []func(missed) (Reason, bool){j.afterGap, j.byPolicy, j.uncovered, j.unlogged, j.stopping, j.expired, j.byLevel, j.partly, j.maybePolicy}
+	// A log that holds no such write at all is no reason where there is but one.
+	if emptiesAPIServers(m.event) && j.missed[kindAndManager(m.event)] == 1 {
+		asks = slices.Insert(asks, 2, j.stopping)
+	}
+	for _, ask := range asks {
+		if r, ok := ask(m); ok {
+			return r
+		}
+	}
+	return Reason{Code: ReasonUnknown, Text: "cannot tell: every log covers the time, and none has a request that fits", Evidence: j.coverage(m.event.Time)}
+}
+
+// justAfter is how long after the end of a gap its events are received.
+const justAfter = time.Second
+
+// gapAt is the gap of a kind that a moment lies in or just behind.
+func (j *judge) gapAt(k journal.Kind, at time.Time) *journal.Gap {
+	for i, g := range j.gaps {
+		if g.Kind.Group == k.Group && g.Kind.Resource == k.Resource && !at.Before(g.Began.Add(-justAfter)) && !at.After(g.Ended.Add(justAfter)) {
+			return &j.gaps[i]
+		}
+	}
+	return nil
+}
+
+func (j *judge) afterGap(m missed) (Reason, bool) {
+	g := j.gapAt(m.event.Kind, m.event.Time)
+	if g == nil {
+		return Reason{}, false
+	}
+	return Reason{Code: ReasonGap, Text: "nobody watched: its record may lie anywhere in that time",
+		Evidence: []string{fmt.Sprintf("no watch from %s to %s: %s", moment(g.Began), moment(g.Ended), g.Reason)}}, true
+}
+
+// covers says whether a server's log has something to say about a moment of the
+// recorder's clock, and if not, why.
+func (j *judge) covers(s audit.Server, at time.Time) (yes bool, why string) {
+	behind := j.clocks.of(s.Name).behind
+	there := at.Add(-behind)
+	switch {
+	case there.Before(s.First):
+		return false, fmt.Sprintf("log %s begins at %s", s.Name, moment(s.First.Add(behind)))
+	case there.After(s.Last):
+		return false, fmt.Sprintf("log %s ends at %s", s.Name, moment(s.Last.Add(behind)))
+	}
+	for _, g := range s.Gaps {
+		if there.After(g.Began) && there.Before(g.Ended) {
+			return false, fmt.Sprintf("log %s has nothing from %s to %s", s.Name, moment(g.Began.Add(behind)), moment(g.Ended.Add(behind)))
+		}
+	}
+	return true, fmt.Sprintf("log %s covers the time", s.Name)
+}
+
+func (j *judge) coverage(at time.Time) []string {
+	var lines []string
+	for _, s := range j.servers {
+		_, why := j.covers(s, at)
+		lines = append(lines, why)
+	}
+	return lines
+}
+
+// uncovered is a moment that no log covers.
+func (j *judge) uncovered(m missed) (Reason, bool) {
+	for _, s := range j.servers {
+		if yes, _ := j.covers(s, m.event.Time); yes {
+			return Reason{}, false
+		}
+	}
+	return Reason{Code: ReasonUncovered, Text: "no log covers the time", Evidence: j.coverage(m.event.Time)}, true
+}
+
+// partly is a moment that some logs do not cover.
+func (j *judge) partly(m missed) (Reason, bool) {
+	for _, s := range j.servers {
+		if yes, why := j.covers(s, m.event.Time); !yes {
+			return Reason{Code: ReasonUncovered, Text: "likely in a part of a log that is not here", Evidence: append([]string{why}, j.coverage(m.event.Time)...)}, true
+		}
+	}
+	return Reason{}, false
+}
+
+// unlogged is a resource of which the logs hold nothing, or nothing by that
+// writer.
+func (j *judge) unlogged(m missed) (Reason, bool) {
+	k := m.event.Kind
+	w := j.writes[resource{k.Group, k.Resource}]
+	if w == nil {
+		return Reason{Code: ReasonUnlogged, Text: "likely a policy notes nothing of " + filterName(k) + ": the logs hold no write of them at all"}, true
+	}
+	by := managerOf(m.event)
+	if by == "" || w.managers[by] || len(w.managers) >= maxKept {
+		return Reason{}, false
+	}
+	return Reason{Code: ReasonUnlogged, Text: fmt.Sprintf("likely a policy notes nothing of what %s does to %s: the logs hold no such write", by, filterName(k)),
+		Evidence: []string{fmt.Sprintf("they hold %d writes of %s by others", w.n, filterName(k))}}, true
+}
+
+// expired are objects that a server forgets by itself.
+func (j *judge) expired(m missed) (Reason, bool) {
+	k := m.event.Kind
+	if m.event.Type != journal.Deleted || k.Resource != "events" || k.Group != "" && k.Group != "events.k8s.io" {
+		return Reason{}, false
+	}
+	return Reason{Code: ReasonExpired, Text: "likely its time was over: servers forget events without a request"}, true
+}
+
+// byLevel is a record of the object without its version, too far away to be sure.
+func (j *judge) byLevel(m missed) (Reason, bool) {
+	if m.near == nil {
+		return Reason{}, false
+	}
+	w := m.near
+	apart := m.event.Time.Sub(w.Time.Add(j.clocks.of(w.Server).behind))
+	level := cmp.Or(string(w.Level), "unknown")
+	return Reason{Code: ReasonLevel, Text: "a record of the object may be the one, and leaves the version out", Evidence: []string{
+		fmt.Sprintf("%s by %s, %s before the event, in %s line %d, at level %s", w.Verb, w.User, apart.Round(time.Millisecond), w.File, w.Line, level)}}, true
+}
+
+// emptiesAPIServers says whether an API server took an address out of the
+// Service that leads to the API servers, which is what one does that stops.
+func emptiesAPIServers(e journal.Event) bool {
+	if e.Namespace != "default" || e.Name != "kubernetes" || e.Manager != apiServerManager || e.Type != journal.Modified {
+		return false
+	}
+	list := "/endpoints"
+	switch e.Kind.Resource {
+	case "endpointslices":
+	case "endpoints":
+		list = "/subsets"
+	default:
+		return false
+	}
+	for _, c := range e.Diff {
+		gone := c.Op == "remove" || c.Op == "replace" && (string(c.New) == "null" || string(c.New) == "[]")
+		if gone && (c.Path == list || strings.HasPrefix(c.Path, list+"/")) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package correlation
+
+import (
+	"cmp"
+	"hash/maphash"
+	"slices"
+	"time"
+
+	"github.com/fairlead-io/fairlead/internal/journal"
+)
+
+const (
+	// window is how far an event and a record of one version may be apart. A
+	// record waits for longer, until every event near it has been decided.
+	window = 30 * time.Second
+	// maxWaiting bounds the events, and the records, that wait for each other. In
+	// a flood the oldest are decided early.
+	maxWaiting = 50_000
+	// maxCompared bounds how many records are compared with an event, those
+	// nearest in time, and how many events with a record.
+	maxCompared = 16
+)
+
+// entry is an event that waits for its record.
+type entry struct {
+	event  journal.Event
+	record *waiting // nil: none yet
+	exact  bool
+}
+
+// desk holds events and records until it is decided what belongs together.
+type desk struct {
+	clocks *clocks
+	// entries and records are in the order in which they came.
+	entries queue[*entry]
+	records queue[*waiting]
+	// Of each version: its event, and the records that were answered with it.
+	made    map[version]*entry
+	answers map[version][]*waiting
+	// Of each object: events without a record so far, and records that may be
+	// those of an event. A record without a name is under no name.
+	open       map[object][]*entry
+	candidates map[object][]*waiting
+	// begun are records of requests whose end has not been seen, by audit ID.
+	begun map[string]*waiting
+	// current is the version of each object, by hashes of both.
+	current map[uint64]uint64
+	seed    maphash.Seed
+}
+
+func newDesk(c *clocks) *desk {
+	return &desk{
+		clocks: c, made: map[version]*entry{}, answers: map[version][]*waiting{},
+		open: map[object][]*entry{}, candidates: map[object][]*waiting{}, begun: map[string]*waiting{},
+		current: map[uint64]uint64{}, seed: maphash.MakeSeed(),
+	}
+}
+
+// addEvent takes the next event. A record that is known to be its own, because
+// the journal was asked for it, comes with it.
+func (d *desk) addEvent(e journal.Event, own *waiting) {
+	e.Content = nil
+	en := &entry{event: e}
+	d.entries.push(en)
+	o, v := eventObject(e), version{resource{e.Kind.Group, e.Kind.Resource}, e.ResourceVersion}
+	d.note(o, e)
+	if own != nil {
+		en.take(own, true)
+		return
+	}
+	if v.rv != "" && e.Type != journal.Absent {
+		d.made[v] = en
+		if answers := d.answers[v]; len(answers) > 0 {
+			d.pair(en, answers[0])
+			return
+		}
+	}
+	if e.Type != journal.Listed {
+		d.open[o] = append(d.open[o], en)
+	}
+}
+
+// note remembers which version an object has.
+func (d *desk) note(o object, e journal.Event) {
+	key := maphash.Comparable(d.seed, o)
+	if e.Type == journal.Deleted || e.Type == journal.Absent {
+		delete(d.current, key)
+		return
+	}
+	d.current[key] = maphash.String(d.seed, e.ResourceVersion)
+}
+
+// is says whether that is the version that the journal last had of an object.
+func (d *desk) is(o object, rv string) bool {
+	known, ok := d.current[maphash.Comparable(d.seed, o)]
+	return ok && known == maphash.String(d.seed, rv)
+}
+
+// addRecord takes the next record of a write. It says whether the request is
+// known to have left everything as it was.
+func (d *desk) addRecord(w *waiting) (unchanged bool) {
+	if before := d.begun[w.AuditID]; before != nil {
+		before.decided, w.used = true, before.used
+		delete(d.begun, w.AuditID)
+	}
+	if w.used {
+		return false
+	}
+	v := versionOf(w.Record)
+	if v.rv != "" {
+		en := d.made[v]
+		if en != nil && en.record == nil {
+			d.records.push(w)
+			d.pair(en, w)
+			return false
+		}
+		if en != nil || d.is(objectOf(w.Record), v.rv) {
+			return true
+		}
+		d.answers[v] = append(d.answers[v], w)
+	}
+	if !w.Done() && w.AuditID != "" {
+		d.begun[w.AuditID] = w
+	}
+	d.records.push(w)
+	d.candidates[objectOf(w.Record)] = append(d.candidates[objectOf(w.Record)], w)
+	return false
+}
+
+// pair joins an event and a record of one version.
+func (d *desk) pair(en *entry, w *waiting) {
+	if en.event.Type != journal.Listed {
+		d.clocks.learn(w.Record, en.event)
+	}
+	en.take(w, true)
+	d.close(en)
+	for _, other := range d.answers[versionOf(w.Record)] {
+		other.decided = other.decided || other != w
+	}
+}
+
+func (en *entry) take(w *waiting, exact bool) {
+	en.record, en.exact = w, exact
+	w.used = true
+}
+
+// close takes an event off those that look for a record.
+func (d *desk) close(en *entry) { remove(d.open, eventObject(en.event), en) }
+
+// decide gives an event that found no record of its version the one that fits
+// best, if any fits.
+func (d *desk) decide(en *entry) {
+	defer d.close(en)
+	if en.record != nil || en.event.Type == journal.Listed {
+		return
+	}
+	o := eventObject(en.event)
+	type fit struct {
+		w    *waiting
+		cost time.Duration
+	}
+	var fits []fit
+	for _, w := range d.nearest(en, o) {
+		cost, ok := d.against(en, w)
+		if ok && !d.better(en, w, o, cost) {
+			fits = append(fits, fit{w, cost})
+		}
+	}
+	if len(fits) == 0 {
+		return
+	}
+	best := slices.MinFunc(fits, func(a, b fit) int { return cmp.Compare(a.cost, b.cost) })
+	en.take(best.w, false)
+}
+
+func (d *desk) against(en *entry, w *waiting) (time.Duration, bool) {
+	return against(en.event, w, d.clocks.of(w.Server).behind)
+}
+
+// nearest are the records that an event may have.
+func (d *desk) nearest(en *entry, o object) []*waiting {
+	var found []*waiting
+	collections := o
+	collections.name = ""
+	for _, list := range [][]*waiting{d.candidates[o], d.candidates[collections]} {
+		for _, w := range list {
+			if !w.decided && (!w.used || w.Verb == "deletecollection") {
+				found = append(found, w)
+			}
+		}
+	}
+	distance := func(w *waiting) time.Duration { return en.event.Time.Sub(w.at).Abs() }
+	if len(found) > maxCompared {
+		slices.SortFunc(found, func(a, b *waiting) int { return cmp.Compare(distance(a), distance(b)) })
+		found = found[:maxCompared]
+	}
+	return found
+}
+
+// better says whether a record fits another event of the object better.
+func (d *desk) better(en *entry, w *waiting, o object, than time.Duration) bool {
+	if w.Verb == "deletecollection" {
+		return false
+	}
+	// Those before this one have been decided.
+	for _, other := range d.open[o][:min(len(d.open[o]), maxCompared)] {
+		if other == en {
+			continue
+		}
+		if cost, ok := d.against(other, w); ok && cost < than {
+			return true
+		}
+	}
+	return false
+}
+
+// forgetEvent drops what is held for an event that has been decided.
+func (d *desk) forgetEvent(en *entry) {
+	v := version{resource{en.event.Kind.Group, en.event.Kind.Resource}, en.event.ResourceVersion}
+	if d.made[v] == en {
+		delete(d.made, v)
+	}
+}
+
+func (d *desk) forgetRecord(w *waiting) {
+	if d.begun[w.AuditID] == w {
+		delete(d.begun, w.AuditID)
+	}
+	remove(d.answers, versionOf(w.Record), w)
+	remove(d.candidates, objectOf(w.Record), w)
+}
+
+// remove takes one element out of a list of lists that does not keep empty ones.
+func remove[K, V comparable](lists map[K][]V, key K, value V) {
+	list := lists[key]
+	at := slices.Index(list, value)
+	if at < 0 {
+		return
+	}
+	if len(list) == 1 {
+		delete(lists, key)
+		return
+	}
+	lists[key] = slices.Delete(list, at, at+1)
+}
+
+// queue is first in, first out.
+type queue[T any] struct {
+	items []T
+	head  int
+}
+
+func (q *queue[T]) push(item T) { q.items = append(q.items, item) }
+
+func (q *queue[T]) len() int { return len(q.items) - q.head }
+
+func (q *queue[T]) first() T { return q.items[q.head] }
+
+// pop gives memory back once half of it is empty.
+func (q *queue[T]) pop() T {
+	var zero T
+	item := q.items[q.head]
+	q.items[q.head] = zero
+	if q.head++; q.head > 1024 && q.head*2 > len(q.items) {
+		q.items = append(q.items[:0:0], q.items[q.head:]...)
+		q.head = 0
+	}
+	return item
+}
