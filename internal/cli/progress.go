@@ -5,6 +5,7 @@ package cli
 import (
 	"io"
 	"sync"
+	"time"
 )
 
 // clearLine goes back to the beginning of a terminal's line and empties it.
@@ -39,4 +40,36 @@ func (p *progress) Write(text []byte) (int, error) {
 		_, err = io.WriteString(p.out, p.line)
 	}
 	return n, err
+}
+
+// patience is how long a person waits without being told for what.
+const patience = 2 * time.Second
+
+// whileBusy tells on a terminal what is being done, if it takes long, until the
+// function that it returns is called.
+func (e *env) whileBusy(doing func() string) (done func()) {
+	if !isTerminal(e.err) {
+		return func() {}
+	}
+	began, terminal := time.Now(), e.err
+	show := &progress{out: terminal}
+	e.err = show
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for wait := patience; ; wait = time.Second {
+			select {
+			case <-time.After(wait):
+				show.show(doing() + "… " + time.Since(began).Round(time.Second).String())
+			case <-stop:
+				return
+			}
+		}
+	}()
+	return func() {
+		close(stop)
+		<-stopped
+		show.show("")
+		e.err = terminal
+	}
 }

@@ -200,9 +200,10 @@ func sorted[T any](values []T, at func(T) time.Time) []T {
 	return values
 }
 
-// extent is the span with everything that lies beyond it.
+// extent is the span with everything that happened beyond it. What lasts counts
+// only where there is no span.
 func extent(d Data) Span {
-	span := d.Span
+	span, asked := d.Span, !d.Span.From.IsZero()
 	cover := func(t time.Time) {
 		if t.IsZero() {
 			return
@@ -218,21 +219,24 @@ func extent(d Data) Span {
 	for _, e := range d.Events {
 		cover(e.Time)
 	}
-	for _, g := range d.Gaps {
-		cover(g.From)
-		cover(g.To)
-	}
 	for _, m := range d.Marks {
 		cover(m.Time)
-	}
-	for _, f := range d.Findings {
-		cover(f.Time)
-		cover(f.Cleared)
 	}
 	for _, s := range d.Services {
 		for _, p := range s.Series {
 			cover(p.Time)
 		}
+	}
+	if asked {
+		return span
+	}
+	for _, g := range d.Gaps {
+		cover(g.From)
+		cover(g.To)
+	}
+	for _, f := range d.Findings {
+		cover(f.Time)
+		cover(f.Cleared)
 	}
 	return span
 }

@@ -123,7 +123,7 @@ func opensOnAlarm(t *testing.T, b *browser) {
 	if got := b.text("#headline h2"); !strings.HasPrefix(got, "default/kubernetes lost all its backends") {
 		t.Errorf("the headline says %q", got)
 	}
-	if got := b.text("#headline p"); !strings.Contains(got, "10:01:35.300 UTC · over after 3.7 s") {
+	if got := b.text("#headline p:last-child"); !strings.Contains(got, "10:01:35.300 UTC · over after 3.7 s") {
 		t.Errorf("below it stands %q", got)
 	}
 	from, to := b.shown()

@@ -25,7 +25,8 @@ type Data struct {
 	SchemaVersion int    `json:"schemaVersion"` // WriteJSON fills it in
 	Title         string `json:"title"`
 	Source        string `json:"source"` // of what it was made, for people
-	// Span is the time that was asked for. The page shows what lies beyond, too.
+	// Span is the time that was asked for; if it is zero, the page shows all. What
+	// lasts longer than it is cut off; what happened beyond is shown.
 	Span     Span      `json:"span"`
 	Notes    []string  `json:"notes"` // what a reader must know of the data
 	Services []Service `json:"services"`
