@@ -3,7 +3,6 @@
 package replay
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -25,13 +24,8 @@ type Report struct {
 // the invariants hold. Like Run, it gives the result of a torn journal with
 // journal.ErrTorn.
 func Check(ctx context.Context, j *journal.Journal, o Options, to Moment) (Report, error) {
-	gaps, err := j.Gaps(ctx, filter())
-	if err != nil && len(gaps) == 0 {
-		// What is torn is said by what reads the events.
-		gaps = nil
-	}
 	c := &checker{
-		fronts: o.Retention.Services, limit: o.Retention.Limit, gaps: gaps, diff: func(id int64) []journal.Change { return diffOf(ctx, j, id) },
+		fronts: o.Retention.Services, limit: o.Retention.Limit, diff: func(id int64) []journal.Change { return diffOf(ctx, j, id) },
 		observe: o.Observe, claimants: map[model.Spot][]model.Name{}, open: map[invariant]int{},
 	}
 	o.Observe = c.step
@@ -67,7 +61,6 @@ type checker struct {
 	engine  *Engine
 	fronts  []model.Name // in front of the API server
 	limit   time.Duration
-	gaps    []journal.Gap // in order of their beginning
 	diff    func(id int64) []journal.Change
 	observe func(Step)
 
@@ -115,7 +108,7 @@ func (c *checker) backendsLost(s *Step) {
 		return
 	}
 	for _, name := range c.touched(s) {
-		row, _ := c.engine.Snapshot().Service(name)
+		row := c.engine.rows[name]
 		for i := range s.Changes {
 			if s.Changes[i].Service == name {
 				row = s.Changes[i].After
@@ -318,12 +311,11 @@ func (c *checker) finding(s *Step, e *journal.Event, text string) Finding {
 	return f
 }
 
-// gapAt is the last gap in which the event lies, or that ended with its list:
-// what happened in it may have come in another order.
+// gapAt is the last gap in which an event came: then it was found by a list if
+// it is of that kind, and what happened may have been in another order.
 func (c *checker) gapAt(e *journal.Event) (gap journal.Gap, found bool) {
-	for _, g := range c.gaps {
-		after := g.Kind == e.Kind && (ofList(e.Type) || e.Time.Equal(g.Ended)) && !g.Began.After(e.Time)
-		if after || cmp.Compare(g.Began.UnixNano(), e.Time.UnixNano()) <= 0 && !g.Ended.Before(e.Time) {
+	for _, g := range c.engine.gaps.all {
+		if e.Time.After(g.Began) && !e.Time.After(g.Ended) {
 			gap, found = g, true
 		}
 	}

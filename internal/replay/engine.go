@@ -45,7 +45,9 @@ type Engine struct {
 	clock    time.Time
 	convert  reflector.Converter
 	decoder  *decoder
-	list     list
+	lists    [len(kinds)]list
+	single   [1]input
+	gaps     gaps
 	world    world
 	node     model.Node
 	listed   [len(kinds)]bool
@@ -88,23 +90,41 @@ func (e *Engine) Close() {
 	e.stop()
 }
 
-// Apply takes the next event. It takes effect, together with all others of its
-// list, once something else comes, or Flush.
+// Apply takes the next event. One of a list takes effect with all others of it,
+// once the list is over: that is seen from later events, or said by Flush.
 func (e *Engine) Apply(event journal.Event) { e.apply(e.decoder.decode(event)) }
 
 func (e *Engine) apply(in input) {
 	if !in.ours {
 		return
 	}
-	if !e.list.continues(&in) {
-		e.Flush()
+	for kind := range e.lists {
+		if e.lists[kind].over(in.event.Time) {
+			e.effect(e.lists[kind].take())
+		}
 	}
-	e.list.add(in)
+	kind := in.object.Kind
+	until := e.gaps.end(kind, in.event.Time)
+	if !e.lists[kind].takes(&in, until) {
+		e.effect(e.lists[kind].take())
+	}
+	if until.IsZero() && !ofList(in.event.Type) {
+		e.single[0] = in
+		e.effect(e.single[:])
+		return
+	}
+	e.lists[kind].add(in, until)
 }
 
-// Flush lets the events that came last take effect.
+// Flush ends every list: nothing more comes.
 func (e *Engine) Flush() {
-	inputs := e.list.take()
+	for kind := range e.lists {
+		e.effect(e.lists[kind].take())
+	}
+}
+
+// effect lets inputs of one kind reach the tables together.
+func (e *Engine) effect(inputs []input) {
 	if len(inputs) == 0 {
 		return
 	}

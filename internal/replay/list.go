@@ -3,83 +3,106 @@
 package replay
 
 import (
+	"time"
+
 	"github.com/fairlead-io/fairlead/internal/journal"
 	"github.com/fairlead-io/fairlead/internal/model"
 	"github.com/fairlead-io/fairlead/internal/reflector"
 )
 
-// list collects what belongs together: the events of one list, which reach the
-// tables in one call, so that an endpoint which moved between slices is never
-// seen absent (R4).
+// listPause is longer than a server pauses within a list.
+const listPause = time.Second
+
+// list is what one list brought so far. It reaches the tables in one call, so
+// that an endpoint which moved between slices is never seen absent (R4). Lists
+// of several kinds may come at once, each with its own list.
 type list struct {
 	inputs []input
-	named  map[model.Name]struct{} // the objects in it, if a list brought them
+	last   time.Time           // of its last event
+	until  time.Time           // when the gap that it closes ends; zero: it closes none
+	named  map[model.Name]bool // what is in it
+}
+
+func (l *list) open() bool { return len(l.inputs) > 0 }
+
+// over says that nothing more comes of it: the gap is closed or, where there
+// was none, nothing came for longer than a list takes a breath.
+func (l *list) over(now time.Time) bool {
+	if !l.open() {
+		return false
+	}
+	if !l.until.IsZero() {
+		return now.After(l.until)
+	}
+	return now.Sub(l.last) > listPause
+}
+
+// takes says that the event belongs to the list as it stands: to the same gap or,
+// without one, of a type that only lists bring, about an object that it has not
+// had.
+func (l *list) takes(in *input, until time.Time) bool {
+	if !l.open() || !l.until.Equal(until) || l.over(in.event.Time) {
+		return false
+	}
+	return !until.IsZero() || ofList(in.event.Type) && !l.named[in.object.Name]
+}
+
+func (l *list) add(in input, until time.Time) {
+	if !l.open() {
+		l.named = map[model.Name]bool{}
+	}
+	l.inputs, l.last, l.until = append(l.inputs, in), in.event.Time, until
+	l.named[in.object.Name] = true
+}
+
+func (l *list) take() []input {
+	taken := l.inputs
+	*l = list{}
+	return taken
 }
 
 // ofList says that only a list brings events of this type.
 func ofList(t journal.Type) bool { return t == journal.Listed || t == journal.Absent }
 
-// continues says that an event is of the same list as those before it: of the
-// same kind and moment, as recorders write down a list. Where each event has its
-// own time, only those types tell a list that nothing else brings, until an object
-// comes again.
-func (l *list) continues(in *input) bool {
-	if len(l.inputs) == 0 {
-		return false
-	}
-	last := &l.inputs[len(l.inputs)-1]
-	if in.object.Kind != last.object.Kind {
-		return false
-	}
-	if in.event.Time.Equal(last.event.Time) {
-		return true
-	}
-	_, had := l.named[in.object.Name]
-	return ofList(in.event.Type) && ofList(last.event.Type) && !had
+// gaps are the times that nobody watched a kind, as recorders note them: from
+// the last that was heard until a list was complete. All that came of the kind in
+// between is of that list.
+type gaps struct {
+	all    []journal.Gap
+	byKind [len(kinds)][]span
 }
 
-func (l *list) add(in input) {
-	l.inputs = append(l.inputs, in)
-	if !ofList(in.event.Type) {
-		return
+// span is a time without its first moment.
+type span struct{ began, ended time.Time }
+
+// newGaps keeps those of our kinds. Gaps that meet are one.
+func newGaps(all []journal.Gap) (g gaps) {
+	for _, gap := range all {
+		kind, ours := kindOf(gap.Kind)
+		if !ours {
+			continue
+		}
+		g.all = append(g.all, gap)
+		spans := g.byKind[kind]
+		if n := len(spans); n > 0 && !gap.Began.After(spans[n-1].ended) {
+			spans[n-1].ended = later(spans[n-1].ended, gap.Ended)
+			continue
+		}
+		g.byKind[kind] = append(spans, span{gap.Began, gap.Ended})
 	}
-	if l.named == nil {
-		l.named = map[model.Name]struct{}{}
-	}
-	l.named[in.object.Name] = struct{}{}
+	return g
 }
 
-// take empties the list. What it returns is valid until the next add.
-func (l *list) take() []input {
-	taken := l.inputs
-	l.inputs = l.inputs[:0]
-	l.named = nil
-	return taken
-}
-
-// problems are what could not be used: for each object the last one.
-type problems struct {
-	byObject map[string][]reflector.Problem
-	order    []string // as they came first
-}
-
-func (p *problems) note(in *input) {
-	if len(in.problems) == 0 {
-		return
+// end is when the gap ends in which an event came; zero: it came in none. Gaps
+// that ended before it are not asked for again: journals go forward.
+func (g *gaps) end(kind reflector.Kind, at time.Time) time.Time {
+	spans := g.byKind[kind]
+	for len(spans) > 0 && spans[0].ended.Before(at) {
+		spans = spans[1:]
 	}
-	if p.byObject == nil {
-		p.byObject = map[string][]reflector.Problem{}
+	g.byKind[kind] = spans
+	if len(spans) == 0 || !at.After(spans[0].began) {
+		return time.Time{}
 	}
-	object := objectTitle(&in.event)
-	if _, known := p.byObject[object]; !known {
-		p.order = append(p.order, object)
-	}
-	p.byObject[object] = in.problems
-}
-
-func (p *problems) list() (all []reflector.Problem) {
-	for _, object := range p.order {
-		all = append(all, p.byObject[object]...)
-	}
-	return all
+	return spans[0].ended
 }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"iter"
 	"runtime"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -58,6 +57,11 @@ func Nodes(ctx context.Context, j *journal.Journal) ([]string, error) {
 // Run feeds a journal to the engine up to a moment. Of a torn journal it feeds
 // what can be read, and returns journal.ErrTorn besides.
 func (e *Engine) Run(ctx context.Context, j *journal.Journal, to Moment) (Summary, error) {
+	gaps, err := j.Gaps(ctx, filter())
+	if err != nil && !errors.Is(err, journal.ErrTorn) {
+		return Summary{}, err
+	}
+	e.gaps = newGaps(gaps)
 	reading, stop := context.WithCancel(ctx)
 	var readers sync.WaitGroup
 	defer readers.Wait()
@@ -78,11 +82,7 @@ func (e *Engine) Run(ctx context.Context, j *journal.Journal, to Moment) (Summar
 	if failed == nil {
 		failed = run.verdict()
 	}
-	gaps, err := gapsOf(ctx, j, run.Summary)
-	run.Gaps = gaps
-	if failed == nil {
-		failed = err
-	}
+	run.Gaps = run.gapsWithin()
 	return run.Summary, failed
 }
 
@@ -95,7 +95,7 @@ type run struct {
 	next   time.Time // of the event that is too late
 }
 
-// take applies events, and returns false after the last one.
+// take applies events, and returns false when nothing more counts.
 func (r *run) take(inputs []input) bool {
 	for i := range inputs {
 		in := &inputs[i]
@@ -103,12 +103,13 @@ func (r *run) take(inputs []input) bool {
 			continue
 		}
 		if !r.to.Time.IsZero() && in.event.Time.After(r.to.Time) {
-			r.next = in.event.Time
-			if len(r.list.inputs) > 0 && r.list.continues(in) {
-				r.Cut = true
-				r.Events -= len(r.list.take())
+			if r.next.IsZero() {
+				r.next = in.event.Time
 			}
-			return false
+			if r.isPast(in) {
+				return false
+			}
+			continue
 		}
 		if r.First.IsZero() {
 			r.First = in.event.Time
@@ -118,6 +119,22 @@ func (r *run) take(inputs []input) bool {
 		r.apply(*in)
 	}
 	return true
+}
+
+// isPast says that no list is open any more which began before the moment. One
+// that went on after it is left out.
+func (r *run) isPast(in *input) bool {
+	past := true
+	for kind := range r.lists {
+		l := &r.lists[kind]
+		cut := l.until.After(r.to.Time) || reflector.Kind(kind) == in.object.Kind && l.takes(in, l.until)
+		if cut && l.open() {
+			r.Cut = true
+			r.Events -= len(l.take())
+		}
+		past = past && (!l.open() || l.over(in.event.Time))
+	}
+	return past
 }
 
 // isNewer says that an event was written after the resourceVersion in question.
@@ -147,13 +164,14 @@ func (r *run) verdict() error {
 	return errNothing
 }
 
-// gapsOf are the gaps in what was replayed.
-func gapsOf(ctx context.Context, j *journal.Journal, s Summary) ([]journal.Gap, error) {
-	f := filter()
-	f.Since, f.Until = s.First, s.Last.Add(1)
-	gaps, err := j.Gaps(ctx, f)
-	gaps = slices.DeleteFunc(gaps, func(g journal.Gap) bool { _, ours := kindOf(g.Kind); return !ours })
-	return gaps, err
+// gapsWithin are the gaps in what was replayed.
+func (r *run) gapsWithin() (within []journal.Gap) {
+	for _, g := range r.gaps.all {
+		if !g.Ended.Before(r.First) && !g.Began.After(r.Last) {
+			within = append(within, g)
+		}
+	}
+	return within
 }
 
 // batch is some events on their way: read by one goroutine, decoded by another,

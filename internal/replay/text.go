@@ -103,9 +103,9 @@ func short(value []byte) string {
 }
 
 func gapText(g journal.Gap, e *journal.Event) string {
-	where := "it lies in a time that nobody watched "
-	if e.Time.After(g.Ended) || ofList(e.Type) {
-		where = "it was found after a time that nobody watched "
+	how := "it came while nobody watched "
+	if g.Kind == e.Kind {
+		how = "it was found after nobody had watched "
 	}
-	return fmt.Sprintf("; %s%s, %s to %s (%s), so the order may have been another", where, g.Kind.Resource, stamp(g.Began), stamp(g.Ended), g.Reason)
+	return fmt.Sprintf("; %s%s from %s to %s (%s), so the order may have been another", how, g.Kind.Resource, stamp(g.Began), stamp(g.Ended), g.Reason)
 }
