@@ -3,6 +3,8 @@
 package replay
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -109,7 +111,7 @@ func (d *decoder) read(in *input) {
 	}
 	object := [...]any{&corev1.Service{}, &discoveryv1.EndpointSlice{}, &corev1.Node{}}[in.object.Kind]
 	if err := json.Unmarshal(in.event.Content, object, d.options); err != nil {
-		in.refuse("its content cannot be read: %s", strings.TrimPrefix(err.Error(), "json: "))
+		in.refuse("its content cannot be read: %s", faultText(err))
 		return
 	}
 	converted, problems := d.convert.Event(object)
@@ -122,6 +124,18 @@ func (d *decoder) read(in *input) {
 		return
 	}
 	in.object.Service, in.object.Slice, in.object.Node = converted.Service, converted.Slice, converted.Node
+}
+
+// faultText says what is wrong in words of our own: those of the decoder differ
+// from one build to the next.
+func faultText(err error) string {
+	if wrong, ok := errors.AsType[*json.SemanticError](err); ok && wrong.GoType != nil {
+		return fmt.Sprintf("%s does not hold what a %s is written as", cmp.Or(string(wrong.JSONPointer), "it"), wrong.GoType)
+	}
+	if wrong, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
+		return fmt.Sprintf("it is no JSON from byte %d on", wrong.ByteOffset)
+	}
+	return strings.TrimPrefix(err.Error(), "json: ")
 }
 
 // refuse notes that the whole object cannot be used.

@@ -170,9 +170,9 @@ func TestProblemsNameTheEventAndTheObject(t *testing.T) {
 		w.Apply(e)
 	}
 	for i, want := range []string{
-		`event 1: Service default/web: its content cannot be read: unable to unmarshal JSON string`,
+		`event 1: Service default/web: its content cannot be read: /spec/ports does not hold what a []v1.ServicePort is written as`,
 		`event 2: EndpointSlice default/web-1: the journal does not hold the object`,
-		`event 3: Service default/api: its content cannot be read:`,
+		`event 3: Service default/api: its content cannot be read: it does not hold what a v1.Service is written as`,
 		`event 4: Service default/old: its content is of default/new`,
 		`event 5: Service default/odd: "replaced" is no type of event`,
 	} {
