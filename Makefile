@@ -73,9 +73,12 @@ lint: ## check format, vet, and that the eBPF objects are those of the sources
 demo: build ## show what Fairlead does, on this machine (root)
 	bin/fairlead demo
 
+# A folder in which a recording of the incident stays; none is made if empty.
+KEEP :=
+
 .PHONY: demo-incident-1
 demo-incident-1: build components ## play the first incident on real API servers, on this machine (root)
-	bin/fairlead demo incident-1
+	bin/fairlead demo incident-1 --keep '$(KEEP)'
 
 .PHONY: bench
 bench: deps ## run the benchmarks; the budgets stand beside them (root)

@@ -43,23 +43,34 @@ from its API server: one of the servers stops, takes the address that all share
 out of default/kubernetes, and the agent starts again before it is back.
 
 It takes the programs that ` + "`make components`" + ` builds, and less than two minutes. No
-packet leaves the machine, and nothing is left behind. It needs root.
+packet leaves the machine, and nothing is left behind, but what --keep names: the
+journal of a recorder that watched, and the API servers' audit logs. It needs root.
 
 Exit status: 0 if all went as told, 1 if not, 2 if it could not begin.`,
-		Example: e.examples("fairlead demo incident-1", "fairlead demo incident-1 --components /usr/local/lib/kubernetes"),
+		Example: e.examples("fairlead demo incident-1", "fairlead demo incident-1 --keep incident",
+			"fairlead demo incident-1 --components /usr/local/lib/kubernetes"),
 		Args:    noArguments,
 	}
 	components := cmd.Flags().String("components", "",
 		"`FOLDER` of etcd, kube-apiserver and kubectl; where `make components` puts them if empty")
+	keep := cmd.Flags().String("keep", "", "`FOLDER`, new or empty, to keep a recording in; none is made if empty")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		folder, err := demo.FindComponents(*components)
 		if err != nil {
 			return err
 		}
 		if demo.Inside() {
-			return demo.PlayIncident(cmd.Context(), folder, e.out, e.err)
+			return demo.PlayIncident(cmd.Context(), folder, *keep, e.out, e.err)
 		}
-		return e.demoEnded(demo.Run(cmd.Context(), e.out, e.err, "demo", "incident-1", "--components", folder))
+		args := []string{"demo", "incident-1", "--components", folder}
+		if *keep != "" {
+			path, err := demo.MakeRecordingFolder(*keep)
+			if err != nil {
+				return err
+			}
+			args = append(args, "--keep", path)
+		}
+		return e.demoEnded(demo.Run(cmd.Context(), e.out, e.err, args...))
 	}
 	return cmd
 }

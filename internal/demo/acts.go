@@ -234,6 +234,9 @@ func (i *incident) compare(ctx context.Context) error {
 
 // close ends the play.
 func (i *incident) close(context.Context) error {
+	if err := i.keepRecording(); err != nil {
+		return err
+	}
 	i.say("All went as told. The namespaces, the cgroup and %s are removed.", i.work)
 	return nil
 }

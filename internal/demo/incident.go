@@ -78,13 +78,14 @@ type incident struct {
 	plane    *plane
 	serving  *replica // the API server that goes on
 	leaving  *replica // the one that is about to stop, or has
+	recorder *program // nil if nothing is recorded
 	visitors []*visitor
 	began    time.Time
 }
 
 // PlayIncident is the first incident on real API servers, inside the namespaces
-// that Run made.
-func PlayIncident(ctx context.Context, components string, out, errOut io.Writer) error {
+// that Run made. If a folder is named, a recording of it stays there.
+func PlayIncident(ctx context.Context, components, keep string, out, errOut io.Writer) error {
 	// What this thread starts dies with it: keep it.
 	runtime.LockOSThread()
 	s, err := newStage(out, errOut, incidentNode)
@@ -93,10 +94,10 @@ func PlayIncident(ctx context.Context, components string, out, errOut io.Writer)
 	}
 	i := &incident{stage: s, began: time.Now()}
 	i.plane = &plane{
-		bin: components, work: filepath.Join(s.work, "plane"),
+		bin: components, work: filepath.Join(s.work, "plane"), keep: keep,
 		at: incidentServers, services: "192.168.0.0/16", names: incidentVIPs,
 	}
-	for _, scene := range []func(context.Context) error{i.cluster, i.resize, i.unretained, i.close} {
+	for _, scene := range []func(context.Context) error{i.cluster, i.record, i.resize, i.unretained, i.close} {
 		if err := scene(ctx); err != nil {
 			if ctx.Err() != nil {
 				return nil

@@ -25,8 +25,9 @@ import (
 
 // The users of the API. The agent's has the rights of deploy/rbac.yaml alone.
 const (
-	admin     = "admin"
-	agentUser = "fairlead"
+	admin        = "admin"
+	agentUser    = "fairlead"
+	recorderUser = "fairlead-recorder"
 )
 
 // plane is a control plane in a namespace of its own: an etcd, and API servers
@@ -34,6 +35,7 @@ const (
 // connection as a cloud's load balancer does.
 type plane struct {
 	bin, work string
+	keep      string // the folder of audit logs; none are written if empty
 	at        netip.AddrPort
 	services  string         // the range of ClusterIPs
 	names     []netip.Addr   // by which clients call the servers
@@ -63,9 +65,11 @@ func (p *plane) start() (err error) {
 	if p.authority, err = newAuthority(p.file("ca.crt"), p.file("server.key")); err != nil {
 		return err
 	}
-	p.tokens = map[string]string{admin: rand.Text(), agentUser: rand.Text()}
-	tokens := fmt.Sprintf("%s,%s,%[2]s,system:masters\n%s,%s,%[4]s\n",
-		p.tokens[admin], admin, p.tokens[agentUser], agentUser)
+	p.tokens = map[string]string{admin: rand.Text(), agentUser: rand.Text(), recorderUser: rand.Text()}
+	tokens := fmt.Sprintf("%s,%s,%[2]s,system:masters\n", p.tokens[admin], admin)
+	for _, user := range []string{agentUser, recorderUser} {
+		tokens += fmt.Sprintf("%s,%s,%[2]s\n", p.tokens[user], user)
+	}
 	if err := os.WriteFile(p.file("tokens.csv"), []byte(tokens), 0o600); err != nil {
 		return fmt.Errorf("write the tokens: %w", err)
 	}
@@ -104,7 +108,7 @@ func (p *plane) add(ctx context.Context) (*replica, error) {
 		return nil, err
 	}
 	var err error
-	r.program, err = p.run(r.name, "kube-apiserver",
+	r.program, err = p.run(r.name, "kube-apiserver", append(p.auditFlags(r.name),
 		"--etcd-servers="+p.etcd,
 		"--bind-address="+p.at.Addr().String(), "--advertise-address="+p.at.Addr().String(),
 		"--secure-port="+fmt.Sprint(p.at.Port()), "--permit-port-sharing",
@@ -113,7 +117,7 @@ func (p *plane) add(ctx context.Context) (*replica, error) {
 		"--service-account-issuer=https://"+apiName,
 		"--service-account-key-file="+p.file("server.key"), "--service-account-signing-key-file="+p.file("server.key"),
 		"--service-cluster-ip-range="+p.services,
-		"--disable-admission-plugins=ServiceAccount", "--profiling=false")
+		"--disable-admission-plugins=ServiceAccount", "--profiling=false")...)
 	if err != nil {
 		return nil, err
 	}

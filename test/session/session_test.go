@@ -16,7 +16,7 @@ import (
 
 const sessionPage = "../../docs/session.md"
 
-var update = flag.Bool("update", false, "write what the commands print to the page, where it shows something else")
+var update = flag.Bool("update", false, "write what the commands print to the pages, where they show something else")
 
 // shell is one at a prompt: what is typed there later knows what was typed
 // before.
@@ -51,40 +51,63 @@ func (s *shell) run(command string) string {
 }
 
 func TestSession(t *testing.T) {
-	text, err := os.ReadFile(sessionPage)
+	page := readPage(t, sessionPage)
+	s := newStage(t, page.files())
+	page.play(t, func(p part) string { return s.play(t, p) })
+}
+
+// page is a page that is played.
+type page struct {
+	path  string
+	parts []part
+}
+
+func readPage(t *testing.T, path string) page {
+	t.Helper()
+	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	parts := parse(string(text))
+	return page{path, parse(string(text))}
+}
+
+// files are those that the page has the content of.
+func (g page) files() map[string]string {
 	files := map[string]string{}
-	for _, p := range parts {
+	for _, p := range g.parts {
 		if p.file != "" {
 			files[p.file] = p.content
 		}
 	}
-	s := newStage(t, files)
+	return files
+}
+
+// play runs each command, which must print what the page shows.
+func (g page) play(t *testing.T, run func(part) string) {
+	t.Helper()
 	played := 0
-	for i, p := range parts {
+	for i, p := range g.parts {
 		if p.machine == "" {
 			continue
 		}
 		played++
-		output := s.play(t, p)
+		output := run(p)
 		if matches(p.output, output) {
 			continue
 		}
-		parts[i].output = output
+		g.parts[i].output = output
 		if !*update {
-			t.Fatalf("%s:%d: %s$ %s\nprints\n%s\nand the page shows\n%s", sessionPage, p.line, p.machine, p.command, output, p.output)
+			t.Fatalf("%s:%d: %s$ %s\nprints\n%s\nand the page shows\n%s", g.path, p.line, p.machine, p.command, output, p.output)
 		}
 	}
 	if played == 0 {
-		t.Errorf("%s has no command", sessionPage)
+		t.Errorf("%s has no command", g.path)
 	}
-	if *update {
-		if err := os.WriteFile(sessionPage, []byte(join(parts)), 0o644); err != nil {
-			t.Fatal(err)
-		}
+	if !*update {
+		return
+	}
+	if err := os.WriteFile(g.path, []byte(join(g.parts)), 0o644); err != nil {
+		t.Fatal(err)
 	}
 }
 
