@@ -26,33 +26,42 @@ type Change struct {
 // an object that is not there. Elements of lists are told apart by what names
 // them, where something does.
 func Diff(old, new json.RawMessage) ([]Change, error) {
-	before, err := decode(old)
+	before, err := canonical(old)
 	if err != nil {
 		return nil, fmt.Errorf("compare the old state: %w", err)
 	}
-	after, err := decode(new)
+	after, err := canonical(new)
 	if err != nil {
 		return nil, fmt.Errorf("compare the new state: %w", err)
 	}
+	return DiffEncoded(before, after), nil
+}
+
+// DiffEncoded is Diff of two texts that Encode wrote, which costs a fraction.
+// The steps share their memory.
+func DiffEncoded(old, new json.RawMessage) []Change {
 	var d differ
 	switch {
 	case len(old) == 0 && len(new) == 0:
 	case len(old) == 0:
-		d.step("", "add", nil, Encode(after))
+		d.step("", "add", nil, new)
 	case len(new) == 0:
-		d.step("", "remove", Encode(before), nil)
+		d.step("", "remove", old, nil)
 	default:
-		return DiffValues(before, after), nil
+		d.values("", old, new)
 	}
-	return d.changes, nil
+	return d.changes
 }
 
-// DiffValues is Diff of two texts that were decoded, with numbers as
-// json.Number.
-func DiffValues(old, new any) []Change {
-	var d differ
-	d.values("", old, new)
-	return d.changes
+func canonical(text json.RawMessage) (json.RawMessage, error) {
+	if len(text) == 0 {
+		return nil, nil
+	}
+	value, err := decode(text)
+	if err != nil {
+		return nil, err
+	}
+	return Encode(value), nil
 }
 
 // decode keeps numbers as they are written.
@@ -77,58 +86,58 @@ func (d *differ) step(path, op string, old, new json.RawMessage) {
 	d.changes = append(d.changes, Change{Path: path, Op: op, Old: old, New: new})
 }
 
-func (d *differ) values(path string, old, new any) {
-	oldMap, isMap := old.(map[string]any)
-	newMap, both := new.(map[string]any)
-	if isMap && both {
-		d.maps(path, oldMap, newMap)
-		return
-	}
-	oldList, isList := old.([]any)
-	newList, both := new.([]any)
-	if isList && both {
-		d.lists(path, oldList, newList)
-		return
-	}
-	if isMap || isList || old != new {
-		d.step(path, "replace", Encode(old), Encode(new))
+func (d *differ) values(path string, old, new json.RawMessage) {
+	switch {
+	case bytes.Equal(old, new):
+	case old[0] == '{' && new[0] == '{':
+		d.maps(path, membersOf(old), membersOf(new))
+	case old[0] == '[' && new[0] == '[':
+		d.lists(path, old, new)
+	default:
+		d.step(path, "replace", old, new)
 	}
 }
 
 var escape = strings.NewReplacer("~", "~0", "/", "~1")
 
-func (d *differ) maps(path string, old, new map[string]any) {
-	for _, key := range sortedKeys(old) {
-		at := path + "/" + escape.Replace(key)
-		if value, ok := new[key]; ok {
-			d.values(at, old[key], value)
+func (d *differ) maps(path string, old, new []member) {
+	at := -1
+	for _, m := range old {
+		i := find(new, m.key, at+1)
+		if i < 0 {
+			d.step(pointer(path, m.key), "remove", m.value, nil)
 			continue
 		}
-		d.step(at, "remove", Encode(old[key]), nil)
-	}
-	for _, key := range sortedKeys(new) {
-		if _, ok := old[key]; !ok {
-			d.step(path+"/"+escape.Replace(key), "add", nil, Encode(new[key]))
+		if at = i; !bytes.Equal(m.value, new[i].value) {
+			d.values(pointer(path, m.key), m.value, new[i].value)
 		}
+	}
+	at = -1
+	for _, m := range new {
+		i := find(old, m.key, at+1)
+		if i < 0 {
+			d.step(pointer(path, m.key), "add", nil, m.value)
+			continue
+		}
+		at = i
 	}
 }
 
-// lists removes what went from the back, adds what came from the front, and
-// compares the rest, so that every step finds what it names at its index.
-func (d *differ) lists(path string, old, new []any) {
-	if len(old) == 0 && len(new) == 0 {
-		return
-	}
+// lists compares what two lists do not have in common at their ends. It removes
+// what went from the back, adds what came from the front, and compares the
+// rest, so that every step finds what it names at its index.
+func (d *differ) lists(path string, oldList, newList json.RawMessage) {
+	old, new, first := trim(elementsOf(oldList), elementsOf(newList))
 	oldNames, newNames, named := names(old, new)
 	if !named && len(old) == len(new) {
 		for i := range old {
-			d.values(path+"/"+strconv.Itoa(i), old[i], new[i])
+			d.element(path, first+i, old[i], new[i])
 		}
 		return
 	}
 	stay, kept := among(oldNames, newNames), among(newNames, oldNames)
 	if !named || !slices.Equal(stay, kept) {
-		d.step(path, "replace", Encode(old), Encode(new))
+		d.step(path, "replace", oldList, newList)
 		return
 	}
 	stays := make(map[string]bool, len(stay))
@@ -139,18 +148,36 @@ func (d *differ) lists(path string, old, new []any) {
 	for i, name := range slices.Backward(oldNames) {
 		place[name] = i
 		if !stays[name] {
-			d.step(path+"/"+strconv.Itoa(i), "remove", Encode(old[i]), nil)
+			d.step(path+"/"+strconv.Itoa(first+i), "remove", old[i], nil)
 		}
 	}
 	for i, name := range newNames {
 		if _, ok := place[name]; !ok {
-			d.step(path+"/"+strconv.Itoa(i), "add", nil, Encode(new[i]))
+			d.step(path+"/"+strconv.Itoa(first+i), "add", nil, new[i])
 		}
 	}
 	for i, name := range newNames {
 		if at, ok := place[name]; ok {
-			d.values(path+"/"+strconv.Itoa(i), old[at], new[i])
+			d.element(path, first+i, old[at], new[i])
 		}
+	}
+}
+
+// trim leaves out what two lists begin and end with alike, and returns at which
+// index the rest begins.
+func trim(old, new []json.RawMessage) (restOfOld, restOfNew []json.RawMessage, first int) {
+	for len(old) > 0 && len(new) > 0 && bytes.Equal(old[0], new[0]) {
+		old, new, first = old[1:], new[1:], first+1
+	}
+	for len(old) > 0 && len(new) > 0 && bytes.Equal(old[len(old)-1], new[len(new)-1]) {
+		old, new = old[:len(old)-1], new[:len(new)-1]
+	}
+	return old, new, first
+}
+
+func (d *differ) element(path string, i int, old, new json.RawMessage) {
+	if !bytes.Equal(old, new) {
+		d.values(path+"/"+strconv.Itoa(i), old, new)
 	}
 }
 
@@ -171,52 +198,82 @@ func among(names, others []string) []string {
 
 // identities are the fields that name an element of a list in the API, best
 // first.
-var identities = [][]string{{"name"}, {"key"}, {"uid"}, {"type"}, {"port", "protocol"}, {"addresses"}, {"ip"}}
+var identities = [][]json.RawMessage{
+	{[]byte(`"name"`)}, {[]byte(`"key"`)}, {[]byte(`"uid"`)}, {[]byte(`"type"`)}, {[]byte(`"port"`), []byte(`"protocol"`)}, {[]byte(`"addresses"`)}, {[]byte(`"ip"`)},
+}
 
 // names tells the elements of two lists apart: by their value if all are plain,
 // else by the first identity that all elements have and no two share.
-func names(old, new []any) (oldNames, newNames []string, ok bool) {
-	for _, identity := range append([][]string{nil}, identities...) {
-		oldNames, ok = namesBy(identity, old)
+func names(old, new []json.RawMessage) (oldNames, newNames []string, ok bool) {
+	if oldNames, ok = plainNames(old); ok {
+		if newNames, ok = plainNames(new); ok {
+			return oldNames, newNames, true
+		}
+	}
+	oldFields, ok := fieldsOf(old)
+	if !ok {
+		return nil, nil, false
+	}
+	newFields, ok := fieldsOf(new)
+	if !ok {
+		return nil, nil, false
+	}
+	for _, identity := range identities {
+		oldNames, ok = namesBy(identity, oldFields)
 		if !ok {
 			continue
 		}
-		if newNames, ok = namesBy(identity, new); ok {
+		if newNames, ok = namesBy(identity, newFields); ok {
 			return oldNames, newNames, true
 		}
 	}
 	return nil, nil, false
 }
 
-func namesBy(identity []string, list []any) ([]string, bool) {
-	seen := make(map[string]bool, len(list))
-	out := make([]string, 0, len(list))
+// plainNames are the texts of elements that are neither objects nor lists.
+func plainNames(list []json.RawMessage) ([]string, bool) {
+	names := make([]string, 0, len(list))
 	for _, element := range list {
-		name, ok := nameBy(identity, element)
-		if !ok || seen[name] {
+		if element[0] == '{' || element[0] == '[' {
 			return nil, false
 		}
-		seen[name] = true
-		out = append(out, name)
+		names = append(names, string(element))
 	}
-	return out, true
+	return names, distinct(names)
 }
 
-func nameBy(identity []string, element any) (string, bool) {
-	fields, isMap := element.(map[string]any)
-	if _, isList := element.([]any); identity == nil && (isMap || isList) {
-		return "", false
-	}
-	if identity == nil {
-		return string(Encode(element)), true
-	}
-	name := ""
-	for _, field := range identity {
-		value, ok := fields[field]
-		if !ok {
-			return "", false
+// fieldsOf takes every element apart, if all are objects.
+func fieldsOf(list []json.RawMessage) ([][]member, bool) {
+	fields := make([][]member, 0, len(list))
+	for _, element := range list {
+		if element[0] != '{' {
+			return nil, false
 		}
-		name += string(Encode(value)) + " "
+		fields = append(fields, membersOf(element))
 	}
-	return name, true
+	return fields, true
+}
+
+func namesBy(identity []json.RawMessage, list [][]member) ([]string, bool) {
+	names := make([]string, 0, len(list))
+	for _, fields := range list {
+		name := ""
+		for _, field := range identity {
+			i := find(fields, field, 0)
+			if i < 0 {
+				return nil, false
+			}
+			name += string(fields[i].value) + " "
+		}
+		names = append(names, name)
+	}
+	return names, distinct(names)
+}
+
+func distinct(names []string) bool {
+	seen := make(map[string]bool, len(names))
+	for _, name := range names {
+		seen[name] = true
+	}
+	return len(seen) == len(names)
 }

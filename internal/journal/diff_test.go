@@ -103,7 +103,8 @@ func TestADiffSaysWhatChangedAndNoMore(t *testing.T) {
 		"endpoints by their addresses":              {`[{"addresses":["10.0.0.1"],"r":true},{"addresses":["10.0.0.2"],"r":true}]`, `[{"addresses":["10.0.0.2"],"r":true}]`, `remove "/0" {"addresses":["10.0.0.1"],"r":true}`},
 		"plain elements by their value":             {`["a","b","c"]`, `["a","c"]`, `remove "/1" "b"`},
 		"an order that changed is a new list":       {`["a","b"]`, `["b","a"]`, `replace "" ["a","b"] ["b","a"]`},
-		"a name twice tells nothing apart":          {`[{"name":"a"},{"name":"a"}]`, `[{"name":"a"}]`, `replace "" [{"name":"a"},{"name":"a"}] [{"name":"a"}]`},
+		"a name twice tells nothing apart":          {`[{"name":"a","v":1},{"name":"a","v":2}]`, `[{"name":"a","v":3}]`, `replace "" [{"name":"a","v":1},{"name":"a","v":2}] [{"name":"a","v":3}]`},
+		"a name twice, but one of them stays":       {`[{"name":"a"},{"name":"a"}]`, `[{"name":"a"}]`, `remove "/1" {"name":"a"}`},
 		"large numbers stay exact":                  {`9007199254740993`, `9007199254740992`, `replace "" 9007199254740993 9007199254740992`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,9 +12,10 @@ import (
 
 // Encode writes a value as the JSON decoder makes them, with numbers as
 // json.Number. Equal values give equal text: the keys of objects are sorted.
-func Encode(value any) json.RawMessage { return appendValue(nil, value) }
+func Encode(value any) json.RawMessage { return AppendEncoded(nil, value) }
 
-func appendValue(b []byte, value any) []byte {
+// AppendEncoded appends what Encode returns.
+func AppendEncoded(b []byte, value any) []byte {
 	switch v := value.(type) {
 	case nil:
 		return append(b, "null"...)
@@ -30,7 +31,7 @@ func appendValue(b []byte, value any) []byte {
 			if i > 0 {
 				b = append(b, ',')
 			}
-			b = appendValue(b, element)
+			b = AppendEncoded(b, element)
 		}
 		return append(b, ']')
 	case map[string]any:
@@ -40,21 +41,18 @@ func appendValue(b []byte, value any) []byte {
 }
 
 func appendMap(b []byte, fields map[string]any) []byte {
+	var few [16]string
+	keys := slices.AppendSeq(few[:0], maps.Keys(fields))
+	slices.Sort(keys)
 	b = append(b, '{')
-	for i, key := range sortedKeys(fields) {
+	for i, key := range keys {
 		if i > 0 {
 			b = append(b, ',')
 		}
 		b = append(appendString(b, key), ':')
-		b = appendValue(b, fields[key])
+		b = AppendEncoded(b, fields[key])
 	}
 	return append(b, '}')
-}
-
-func sortedKeys(fields map[string]any) []string {
-	keys := slices.AppendSeq(make([]string, 0, len(fields)), maps.Keys(fields))
-	slices.Sort(keys)
-	return keys
 }
 
 // appendString leaves whatever needs care to the standard library.

@@ -21,7 +21,7 @@ type manager struct {
 }
 
 // managersOf reads metadata.managedFields.
-func managersOf(list any, seed maphash.Seed) []manager {
+func (s *states) managersOf(list any) []manager {
 	entries, _ := list.([]any)
 	managers := make([]manager, 0, len(entries))
 	for _, entry := range entries {
@@ -31,7 +31,7 @@ func managersOf(list any, seed maphash.Seed) []manager {
 		}
 		m := manager{
 			name: text(fields, "manager"), operation: text(fields, "operation"), subresource: text(fields, "subresource"),
-			mark: maphash.Bytes(seed, journal.Encode(entry)),
+			mark: maphash.Bytes(s.seed, s.encode(entry)),
 		}
 		m.at, _ = time.Parse(time.RFC3339, text(fields, "time"))
 		m.fields, _ = fields["fieldsV1"].(map[string]any)

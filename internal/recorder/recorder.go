@@ -111,7 +111,7 @@ func (r *Recorder) record(parent context.Context, j *journal.Journal) error {
 func (r *Recorder) followAll(ctx context.Context, stop context.CancelCauseFunc, j *journal.Journal) {
 	var running sync.WaitGroup
 	defer running.Wait()
-	redactor, cancels := newRedactor(), map[target]context.CancelCauseFunc{}
+	cancels := map[target]context.CancelCauseFunc{}
 	var pause reflector.Backoff
 	for first := true; ctx.Err() == nil; {
 		there, err := discover(ctx, r.cfg.REST)
@@ -128,7 +128,7 @@ func (r *Recorder) followAll(ctx context.Context, stop context.CancelCauseFunc, 
 			r.retire(there, cancels, wanted)
 		}
 		for _, t := range wanted {
-			f, isNew := r.newFollower(t, j, redactor)
+			f, isNew := r.newFollower(t, j)
 			if !isNew {
 				continue
 			}
@@ -158,7 +158,7 @@ func (r *Recorder) retire(there catalogue, cancels map[target]context.CancelCaus
 }
 
 // newFollower returns one for a kind that has none.
-func (r *Recorder) newFollower(t target, j *journal.Journal, redactor *redactor) (f *follower, isNew bool) {
+func (r *Recorder) newFollower(t target, j *journal.Journal) (f *follower, isNew bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.followers[t] != nil {
@@ -166,7 +166,7 @@ func (r *Recorder) newFollower(t target, j *journal.Journal, redactor *redactor)
 	}
 	f = &follower{
 		target: t, api: r.api, sink: r.sink, found: r.cfg.Found, log: r.cfg.Log, started: time.Now(),
-		states: newStates(t.Kind, j, redactor, &r.room),
+		states: newStates(t.Kind, j, &r.room),
 	}
 	r.followers[t] = f
 	return f, true
@@ -229,7 +229,7 @@ func (r *Recorder) Status() Status {
 	if r.sink == nil {
 		return s
 	}
-	s.Events, s.Gaps, s.Waiting = r.sink.events.Load(), r.sink.gaps.Load(), len(r.sink.items)
+	s.Events, s.Gaps, s.Waiting = r.sink.events.Load(), r.sink.gaps.Load(), len(r.sink.items)+len(r.sink.finished)
 	if err := r.sink.current(); err != nil {
 		s.Trouble = err
 	}

@@ -25,12 +25,15 @@ type withheld struct {
 	sum  [sha256.Size]byte
 }
 
-// redactor leaves secrets out. Its key is of one run and of chance, so that
-// nobody could try what a sum is of.
-type redactor struct{ key [32]byte }
+// redactor leaves secrets out of the objects of one kind. Its key is of one run
+// and of chance, so that nobody could try what a sum is of.
+type redactor struct {
+	key   [32]byte
+	names map[string]bool // whether it is one of a secret, of names met before
+}
 
 func newRedactor() *redactor {
-	r := new(redactor)
+	r := &redactor{names: make(map[string]bool)}
 	_, _ = rand.Read(r.key[:]) // it never fails
 	return r
 }
@@ -50,21 +53,20 @@ type pass struct {
 // from the one before says in which version that was noticed.
 func (r *redactor) object(kind journal.Kind, version string, object map[string]any, before map[string]withheld) map[string]withheld {
 	p := &pass{redactor: r, version: version, before: before}
-	core := kind.Group == ""
-	for key, value := range object {
-		p.path = append(p.path[:0], key)
+	secret := kind.Group == "" && kind.Resource == "secrets"
+	settings := kind.Group == "" && kind.Resource == "configmaps"
+	p.fields(object, func(key string, value any) (string, bool) {
 		switch {
-		case core && kind.Resource == "secrets" && (key == "data" || key == "stringData"),
-			core && kind.Resource == "configmaps" && key == "binaryData":
-			object[key] = p.all(value)
-		case core && kind.Resource == "configmaps" && key == "data":
-			object[key] = p.strictly(value)
+		case secret && (key == "data" || key == "stringData"), settings && key == "binaryData":
+			return p.all(value)
+		case settings && key == "data":
+			return p.strictly("", value)
 		case key == "metadata":
 			p.metadata(value)
-		default:
-			object[key] = p.value(key, value)
+			return "", false
 		}
-	}
+		return p.value(key, value)
+	})
 	return p.now
 }
 
@@ -78,69 +80,85 @@ func (p *pass) metadata(value any) {
 		return
 	}
 	p.path = append(p.path, "annotations")
-	p.strictly(annotations)
+	p.strictly("", annotations)
+	p.path = p.path[:len(p.path)-1]
 }
 
 // all leaves out every text.
-func (p *pass) all(value any) any {
+func (p *pass) all(value any) (string, bool) {
 	switch v := value.(type) {
 	case string:
-		return p.replace(v)
+		return p.replace(v), true
 	case map[string]any:
-		p.fields(v, func(_ string, inner any) any { return p.all(inner) })
+		p.fields(v, func(_ string, inner any) (string, bool) { return p.all(inner) })
 	case []any:
 		p.elements(v, p.all)
 	}
-	return value
+	return "", false
 }
 
 // strictly leaves out what looks like a secret among settings and files.
-func (p *pass) strictly(value any) any {
+func (p *pass) strictly(name string, value any) (string, bool) {
 	p.strict++
 	defer func() { p.strict-- }()
-	return p.value("", value)
+	return p.value(name, value)
 }
 
-// value leaves out what looks like a secret by its name or by itself.
-func (p *pass) value(name string, value any) any {
+// value leaves out what looks like a secret by its name or by itself. Of a text
+// it returns what is to stand for it, if anything is.
+func (p *pass) value(name string, value any) (instead string, secret bool) {
 	switch v := value.(type) {
 	case string:
 		if p.isSecret(name, v) {
-			return p.replace(v)
+			return p.replace(v), true
 		}
 	case map[string]any:
 		p.fieldsOf(v)
 	case []any:
 		p.list(name, v)
 	}
-	return value
+	return "", false
 }
 
 func (p *pass) isSecret(name, value string) bool {
 	if harmless(value) {
 		return false
 	}
-	return name != "" && secretName(name) || secretText(value) || p.strict > 0 && secretDocument(value)
+	return p.isSecretName(name) || secretText(value) || p.strict > 0 && secretDocument(value)
+}
+
+// rememberedNames bounds what a redactor remembers of names. A kind has few.
+const rememberedNames = 4096
+
+func (r *redactor) isSecretName(name string) bool {
+	secret, known := r.names[name]
+	if known {
+		return secret
+	}
+	if len(r.names) >= rememberedNames {
+		clear(r.names)
+	}
+	secret = secretName(name)
+	r.names[name] = secret
+	return secret
 }
 
 // fieldsOf knows {name, value}, as environments have it, and labels, which are
 // names by which objects find each other.
 func (p *pass) fieldsOf(fields map[string]any) {
 	named := text(fields, "name")
-	p.fields(fields, func(key string, value any) any {
+	p.fields(fields, func(key string, value any) (string, bool) {
 		switch key {
 		case "value":
 			if named != "" {
-				p.strict++
-				defer func() { p.strict-- }()
-				return p.value(named, value)
+				return p.strictly(named, value)
 			}
 		case "labels", "matchLabels", "selector":
 			if _, isMap := value.(map[string]any); isMap {
-				return value
+				return "", false
 			}
 		case "args", "command":
-			return p.strictly(value)
+			return p.strictly(key, value)
 		}
 		return p.value(key, value)
 	})
@@ -149,55 +167,64 @@ func (p *pass) fieldsOf(fields map[string]any) {
 // list knows --password and its value as two elements.
 func (p *pass) list(name string, list []any) {
 	as := name
-	p.elements(list, func(element any) any {
-		flag, _ := element.(string)
-		element = p.value(as, element)
+	p.elements(list, func(element any) (string, bool) {
+		instead, secret := p.value(as, element)
 		as = name
-		if strings.HasPrefix(flag, "-") && !strings.Contains(flag, "=") {
+		if flag, _ := element.(string); strings.HasPrefix(flag, "-") && !strings.Contains(flag, "=") {
 			as = strings.TrimLeft(flag, "-")
 		}
-		return element
+		return instead, secret
 	})
 }
 
-func (p *pass) fields(fields map[string]any, each func(key string, value any) any) {
+func (p *pass) fields(fields map[string]any, each func(key string, value any) (string, bool)) {
 	for key, value := range fields {
 		p.path = append(p.path, key)
-		fields[key] = each(key, value)
+		if instead, secret := each(key, value); secret {
+			fields[key] = instead
+		}
 		p.path = p.path[:len(p.path)-1]
 	}
 }
 
 // elements names an element by its name where it has one, since its index
 // changes when others come and go.
-func (p *pass) elements(list []any, each func(any) any) {
+func (p *pass) elements(list []any, each func(any) (string, bool)) {
 	for i, element := range list {
 		segment := strconv.Itoa(i)
 		if fields, ok := element.(map[string]any); ok && text(fields, "name") != "" {
 			segment = "name=" + text(fields, "name")
 		}
 		p.path = append(p.path, segment)
-		list[i] = each(element)
+		if instead, secret := each(element); secret {
+			list[i] = instead
+		}
 		p.path = p.path[:len(p.path)-1]
 	}
 }
 
 // replace returns the text that stands for a value.
 func (p *pass) replace(value string) string {
-	path := strings.Join(p.path, "\x00")
 	w := withheld{text: leftOut + lengthClass(len(value)) + ")"}
 	mac := hmac.New(sha256.New, p.key[:])
 	mac.Write([]byte(value))
 	mac.Sum(w.sum[:0])
-	if last, ok := p.before[path]; ok {
+	if last, ok := p.before[p.place()]; ok {
 		w.text = p.next(last, w)
 	}
+	p.withhold(w)
+	return w.text
+}
+
+func (p *pass) withhold(w withheld) {
 	if p.now == nil {
 		p.now = make(map[string]withheld)
 	}
-	p.now[path] = w
-	return w.text
+	p.now[p.place()] = w
 }
+
+// place names where in the object the pass is.
+func (p *pass) place() string { return strings.Join(p.path, "\x00") }
 
 // next is the text for a value that has one before it. Of a value that another
 // run withheld there is no sum.
@@ -229,19 +256,16 @@ func (r *redactor) withheldIn(object map[string]any) map[string]withheld {
 	return p.now
 }
 
-func (p *pass) find(value any) any {
+func (p *pass) find(value any) (string, bool) {
 	switch v := value.(type) {
 	case string:
 		if strings.HasPrefix(v, leftOut) {
-			if p.now == nil {
-				p.now = make(map[string]withheld)
-			}
-			p.now[strings.Join(p.path, "\x00")] = withheld{text: v}
+			p.withhold(withheld{text: v})
 		}
 	case map[string]any:
-		p.fields(v, func(_ string, inner any) any { return p.find(inner) })
+		p.fields(v, func(_ string, inner any) (string, bool) { return p.find(inner) })
 	case []any:
 		p.elements(v, p.find)
 	}
-	return value
+	return "", false
 }

@@ -59,13 +59,13 @@ func harmless(value string) bool { return value == "" || value == "true" || valu
 // whatever it is called: a private key, a web token, a bearer token, a URL with
 // a password, or a value that has a secret's name.
 func secretText(s string) bool {
-	if len(s) < len("pwd=x") {
-		return false
+	if len(s) >= len("bearer ")+shortestBearer {
+		if strings.Contains(s, "PRIVATE KEY-----") || hasBearer(s) || hasWebToken(s) || hasEncodedKey(s) {
+			return true
+		}
 	}
-	if strings.Contains(s, "PRIVATE KEY-----") || hasURLPassword(s) || hasBearer(s) || hasWebToken(s) || hasEncodedKey(s) {
-		return true
-	}
-	return hasNamedSecret(s)
+	colon := strings.IndexByte(s, ':') >= 0
+	return colon && hasURLPassword(s) || (colon || strings.IndexByte(s, '=') >= 0) && hasNamedSecret(s)
 }
 
 // secretDocument is stricter, for what people keep files and settings in: any
@@ -94,10 +94,16 @@ func hasURLPassword(s string) bool {
 	}
 }
 
+// shortestBearer tells a token from the word that may follow in a sentence.
+const shortestBearer = 8
+
 func hasBearer(s string) bool {
 	const word = "bearer "
+	if strings.IndexByte(s, ' ') < 0 {
+		return false
+	}
 	for i := 0; i+len(word) < len(s); i++ {
-		if s[i]|0x20 == 'b' && strings.EqualFold(s[i:i+len(word)], word) && runLength(strings.TrimLeft(s[i+len(word):], " ")) >= 8 {
+		if s[i]|0x20 == 'b' && strings.EqualFold(s[i:i+len(word)], word) && runLength(strings.TrimLeft(s[i+len(word):], " ")) >= shortestBearer {
 			return true
 		}
 	}
@@ -121,9 +127,12 @@ func hasWebToken(s string) bool {
 	}
 }
 
-// hasEncodedKey finds a private key in base64. What authority signs is public.
+// pemInBase64 is how PEM begins: nine letters, so that no later one shows in it.
+var pemInBase64 = base64.StdEncoding.EncodeToString([]byte("-----BEGI"))
+
+// hasEncodedKey finds a private key in base64. What an authority signs is public.
 func hasEncodedKey(s string) bool {
-	at := strings.Index(s, base64.StdEncoding.EncodeToString([]byte("-----BEGIN ")))
+	at := strings.Index(s, pemInBase64)
 	if at < 0 {
 		return false
 	}

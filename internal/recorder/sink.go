@@ -14,10 +14,27 @@ import (
 	"github.com/fairlead-io/fairlead/internal/journal"
 )
 
-// stored is an event on its way to the journal, with the object that it is of.
+// stored is an event on its way to the journal, with the object that it is of,
+// and what it takes to say what changed and who wrote.
 type stored struct {
-	event journal.Event
-	of    *state
+	event    journal.Event
+	of       *state
+	old      []byte    // the content before; nil: there is nothing to compare
+	managers []manager // of the new one
+	marks    []uint64  // of the managers of the old one
+}
+
+// finish compares. Who deletes an object leaves no trace in it.
+func (s *stored) finish() {
+	e := &s.event
+	if s.old != nil {
+		e.Diff = journal.DiffEncoded(s.old, e.Content)
+	}
+	if e.Type != journal.Deleted {
+		w := writerOf(s.managers, s.marks, e.Diff)
+		e.Manager, e.Operation, e.Subresource, e.ManagedAt = w.name, w.operation, w.subresource, w.at
+	}
+	s.old, s.managers, s.marks = nil, nil, nil
 }
 
 // item is an event or a gap.
@@ -27,7 +44,7 @@ type item struct {
 }
 
 const (
-	// queued is how many events wait for the journal at most, and batch how many
+	// queued is how many events wait to be compared at most, and batch how many
 	// go into it at once. Few wait when all is well.
 	queued = 1000
 	batch  = 500
@@ -39,11 +56,13 @@ const (
 	retryEvery = time.Second
 )
 
-// sink is the one goroutine that writes the journal.
+// sink is two goroutines: one that compares states, for that takes as long as to
+// read them, and one that writes the journal.
 type sink struct {
-	journal *journal.Journal
-	log     *slog.Logger
-	items   chan item
+	journal  *journal.Journal
+	log      *slog.Logger
+	items    chan item
+	finished chan item
 
 	events, gaps atomic.Int64
 
@@ -52,7 +71,7 @@ type sink struct {
 }
 
 func newSink(j *journal.Journal, log *slog.Logger) *sink {
-	return &sink{journal: j, log: log, items: make(chan item, queued)}
+	return &sink{journal: j, log: log, items: make(chan item, queued), finished: make(chan item, batch)}
 }
 
 // put hands on what happened, and waits while the queue is full. It is false if
@@ -73,11 +92,12 @@ func (s *sink) put(ctx context.Context, i item) bool {
 // until ctx ends; the error says what was not written then, or that the journal
 // cannot be written any more.
 func (s *sink) run(ctx context.Context) error {
+	go s.finish()
 	prune := time.NewTicker(pruneEvery)
 	defer prune.Stop()
 	for {
 		select {
-		case first, more := <-s.items:
+		case first, more := <-s.finished:
 			if !more {
 				return nil
 			}
@@ -90,9 +110,18 @@ func (s *sink) run(ctx context.Context) error {
 	}
 }
 
+// finish compares what waits.
+func (s *sink) finish() {
+	defer close(s.finished)
+	for i := range s.items {
+		i.finish()
+		s.finished <- i
+	}
+}
+
 // drain takes what nobody can write any more, so that nobody waits.
 func (s *sink) drain() {
-	for range s.items {
+	for range s.finished {
 	}
 }
 
@@ -103,7 +132,7 @@ func (s *sink) gather(first item) []item {
 	defer late.Stop()
 	for len(items) < batch {
 		select {
-		case next, more := <-s.items:
+		case next, more := <-s.finished:
 			if !more {
 				return items
 			}

@@ -3,6 +3,7 @@
 package recorder
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -51,11 +52,12 @@ type states struct {
 	room     *room
 	objects  map[name]*state
 	lists    int
+	scratch  []byte // for texts in the making
 	count    atomic.Int64
 }
 
-func newStates(kind journal.Kind, j *journal.Journal, r *redactor, limit *room) *states {
-	return &states{kind: kind, journal: j, redactor: r, seed: maphash.MakeSeed(), room: limit, objects: make(map[name]*state)}
+func newStates(kind journal.Kind, j *journal.Journal, limit *room) *states {
+	return &states{kind: kind, journal: j, redactor: newRedactor(), seed: maphash.MakeSeed(), room: limit, objects: make(map[name]*state)}
 }
 
 // recall takes up the objects that the journal had last.
@@ -109,36 +111,27 @@ func (s *states) see(ctx context.Context, o object, how journal.Type, now time.T
 		}
 	}
 	known.seen = s.lists
-	event, err := s.event(o, known, old, how, now)
-	if err != nil {
-		return nil, err
-	}
-	s.keep(known, event.Content)
-	return append(events, stored{event, known}), nil
+	event := s.event(o, known, old, how, now)
+	s.keep(known, event.event.Content)
+	return append(events, event), nil
 }
 
-// event compares an object with its old content, if there is one.
-func (s *states) event(o object, known *state, old []byte, how journal.Type, now time.Time) (journal.Event, error) {
-	managers := managersOf(o.managedFields, s.seed)
+// event is what happened to an object, but for what the change was.
+func (s *states) event(o object, known *state, old []byte, how journal.Type, now time.Time) stored {
+	managers := s.managersOf(o.managedFields)
 	known.withheld = s.redactor.object(s.kind, o.version, o.content, known.withheld)
-	e := journal.Event{
+	e := stored{of: known, old: old, managers: managers, marks: known.marks, event: journal.Event{
 		Time: now, Kind: s.kind, Namespace: o.namespace, Name: o.name, UID: o.uid, ResourceVersion: o.version,
-		Type: how, Content: journal.Encode(o.content),
-	}
-	if old != nil {
-		before, err := decodeObject(old)
-		if err != nil {
-			return e, fmt.Errorf("read the last content of %s %s/%s: %w", s.kind.Kind, o.namespace, o.name, err)
-		}
-		e.Diff = journal.DiffValues(before, o.content)
-	}
-	// Who deletes an object leaves no trace in it.
-	if how != journal.Deleted {
-		w := writerOf(managers, known.marks, e.Diff)
-		e.Manager, e.Operation, e.Subresource, e.ManagedAt = w.name, w.operation, w.subresource, w.at
-	}
+		Type: how, Content: bytes.Clone(s.encode(o.content)),
+	}}
 	known.version, known.marks = o.version, marksOf(managers)
-	return e, nil
+	return e
+}
+
+// encode returns a text that lasts until the next call.
+func (s *states) encode(value any) []byte {
+	s.scratch = journal.AppendEncoded(s.scratch[:0], value)
+	return s.scratch
 }
 
 // remove takes an object that a watch saw go, in its last state.
@@ -157,9 +150,9 @@ func (s *states) remove(ctx context.Context, o object, now time.Time) ([]stored,
 			return nil, err
 		}
 	}
-	event, err := s.event(o, known, old, journal.Deleted, now)
+	event := s.event(o, known, old, journal.Deleted, now)
 	s.forget(key)
-	return []stored{{event, known}}, err
+	return []stored{event}, nil
 }
 
 // missing returns the end of every object that the last list did not have.
@@ -190,10 +183,10 @@ func (s *states) lost(ctx context.Context, key name, now time.Time) (stored, err
 		return stored{}, err
 	}
 	s.forget(key)
-	return stored{journal.Event{
+	return stored{of: known, event: journal.Event{
 		Time: now, Kind: s.kind, Namespace: key.namespace, Name: key.name, UID: known.uid,
 		ResourceVersion: known.version, Type: journal.Absent, Content: content,
-	}, known}, nil
+	}}, nil
 }
 
 // contentOf is an object's last content.
