@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/fairlead-io/fairlead/internal/api"
 	"github.com/fairlead-io/fairlead/internal/drift"
 	"github.com/fairlead-io/fairlead/internal/model"
 	"github.com/fairlead-io/fairlead/internal/reflector"
@@ -136,12 +135,5 @@ func TestDesiredHasWhatIsRetained(t *testing.T) {
 	}
 	if b := wanted[0].Backends; len(b) != 1 || b[0].State != model.StateUnverified.String() {
 		t.Errorf("wanted is %+v", wanted[0])
-	}
-}
-
-func TestACauseThatIsNoObject(t *testing.T) {
-	got := causeRef(tables.Cause{Other: "a heartbeat"})
-	if want := (api.ObjectRef{Name: "a heartbeat"}); got != want {
-		t.Errorf("got %+v, want %+v", got, want)
 	}
 }

@@ -7,22 +7,21 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 
 	"github.com/fairlead-io/fairlead/internal/api"
 	"github.com/fairlead-io/fairlead/internal/datapath"
 	"github.com/fairlead-io/fairlead/internal/drift"
+	"github.com/fairlead-io/fairlead/internal/explain"
 	"github.com/fairlead-io/fairlead/internal/model"
-	"github.com/fairlead-io/fairlead/internal/reflector"
 	"github.com/fairlead-io/fairlead/internal/tables"
 )
 
 // Explain follows a Service, or the one that holds an address, from its
 // objects to the kernel; only to the rows if there is nothing in the kernel yet.
 func (a *Agent) Explain(ctx context.Context, target string) (api.Explain, error) {
-	snapshot := a.tables.Snapshot()
-	row, err := a.find(snapshot, target)
+	view := a.view()
+	row, err := view.Find(target)
 	if err != nil {
 		return api.Explain{}, err
 	}
@@ -30,87 +29,23 @@ func (a *Agent) Explain(ctx context.Context, target string) (api.Explain, error)
 	if err != nil && !errors.Is(err, errNotFilled) {
 		return api.Explain{}, err
 	}
-	e := api.Explain{
-		SchemaVersion: api.SchemaVersion, Service: row.Name.String(), Reason: row.Ignored, Selection: selectionOf(row),
-		Objects:     []api.ObjectRef{{Kind: reflector.KindService.String(), Name: row.Name.String(), ResourceVersion: row.Object.ResourceVersion}},
-		Frontends:   []api.ExplainedFrontend{},
-		Retained:    a.retainedFor(row.Name.String()),
-		Transitions: transitionsOf(row),
-	}
-	for _, s := range row.Slices {
-		e.Objects = append(e.Objects, api.ObjectRef{Kind: reflector.KindEndpointSlice.String(), Name: s.Name.String(), ResourceVersion: s.ResourceVersion})
-	}
-	for i, f := range frontendsOf(snapshot, row) {
-		explained := api.ExplainedFrontend{Frontend: f, Verdict: errNotFilled.Error()}
-		if err == nil {
-			explained.Kernel, explained.Verdict = drift.Entry(f, kernel), verdictOf(f, e.Selection, a.cfg.PacketPath, kernel)
+	e := view.Service(row)
+	explain.Frontends(&e, row, frontendsOf(view.Snapshot, row), func(f api.Frontend) (*api.KernelEntry, string) {
+		if err != nil {
+			return nil, errNotFilled.Error()
 		}
-		explained.Verdict = keptVerdict(explained.Verdict, f, e.Retained, row.Compiled.Sets[row.Compiled.Claims[i].Set].Key)
-		e.Frontends = append(e.Frontends, explained)
-	}
-	slices.SortStableFunc(e.Frontends, func(x, y api.ExplainedFrontend) int { return api.CompareFrontends(x.Frontend, y.Frontend) })
+		return drift.Entry(f, kernel), verdictOf(f, e.Selection, a.cfg.PacketPath, kernel)
+	})
 	return e, nil
 }
 
-// find returns the row of namespace/name, or that of the Service which holds
-// ADDR:PORT[/PROTO], a node address and its NodePort included.
-func (a *Agent) find(snapshot tables.Snapshot, target string) (*tables.Service, error) {
-	if namespace, name, ok := strings.Cut(target, "/"); ok && !strings.Contains(namespace, ":") {
-		row, found := snapshot.Service(model.Name{Namespace: namespace, Name: name})
-		if !found {
-			return nil, api.NotFound("there is no Service %s in the tables", target)
-		}
-		return row, nil
+// view is what the tables hold now.
+func (a *Agent) view() explain.View {
+	node, served := a.node.current()
+	return explain.View{
+		Snapshot: a.tables.Snapshot(), Node: node, Served: served,
+		ServiceCIDRs: a.cfg.ServiceCIDRs, Retained: a.writer.Retained(),
 	}
-	to, protocol, err := api.ParseTarget(target)
-	if err != nil {
-		return nil, api.BadRequest("%v, nor a Service as NAMESPACE/NAME", err)
-	}
-	spots := []model.Spot{{Address: to.Addr(), Port: to.Port(), Protocol: protocol}}
-	if _, served := a.node.current(); slices.Contains(served, to.Addr()) || to.Addr().IsLoopback() {
-		spots = append(spots, model.Spot{Address: model.FamilyOf(to.Addr()).Unspecified(), Port: to.Port(), Protocol: protocol})
-	}
-	for _, spot := range spots {
-		for row := range snapshot.Services() {
-			for _, claim := range row.Compiled.Claims {
-				if claim.Shadowed == "" && claim.Key.Spot() == spot {
-					return row, nil
-				}
-			}
-		}
-	}
-	return nil, api.NotFound("%s", a.unheld(snapshot, to, protocol))
-}
-
-// unheld says what becomes of connections to an address and port that no
-// Service holds (R38).
-func (a *Agent) unheld(snapshot tables.Snapshot, to netip.AddrPort, protocol model.Protocol) string {
-	node, _ := a.node.current()
-	index := indexOf(snapshot)
-	unknown := index.Unknown(to.Addr(), &node, a.cfg.ServiceCIDRs)
-	if row := unknown.ClusterIP; row != nil {
-		return fmt.Sprintf("no Service holds %s/%s: %s is the ClusterIP of %s, which has no such port but %s; connections to all others are rejected",
-			to, protocol, to.Addr(), row.Service, portsOf(index.At(to.Addr())))
-	}
-	if unknown.CIDR.IsValid() {
-		return fmt.Sprintf("no Service holds %s/%s: the address lies in --service-cidr %s and no Service has it as its ClusterIP; connections to it are dropped",
-			to, protocol, unknown.CIDR)
-	}
-	return fmt.Sprintf("no Service holds %s/%s: connections to it are not translated", to, protocol)
-}
-
-// portsOf lists the ports of an address's rows.
-func portsOf(rows []model.Row) string {
-	var spots []model.Spot
-	for _, row := range rows {
-		spots = append(spots, row.Claim.Key.Spot())
-	}
-	slices.SortFunc(spots, model.Spot.Compare)
-	var texts []string
-	for _, s := range slices.Compact(spots) {
-		texts = append(texts, fmt.Sprintf("%d/%s", s.Port, s.Protocol))
-	}
-	return strings.Join(texts, ", ")
 }
 
 // verdictOf says in words what a new connection meets, or where the layers
@@ -127,13 +62,7 @@ func verdictOf(f api.Frontend, selection string, packetPath bool, kernel api.Ker
 	if f.Scope == model.ScopeExternal.String() && !packetPath {
 		return "nothing on this node translates traffic from outside (--packet-path=off); the kernel holds the set"
 	}
-	if f.Action != model.ActionForward.String() {
-		return fmt.Sprintf("a new connection is refused (%s): %s", f.Action, f.Reason)
-	}
-	if len(f.Backends) > 1 {
-		return fmt.Sprintf("a new connection goes to one of %d backends", len(f.Backends))
-	}
-	return "a new connection goes to " + api.HostPort(f.Backends[0].Address, f.Backends[0].Port)
+	return explain.Verdict(f)
 }
 
 // Trace says what would happen to each flow.
@@ -141,7 +70,7 @@ func (a *Agent) Trace(ctx context.Context, requests []api.FlowRequest) ([]api.Tr
 	snapshot := a.tables.Snapshot()
 	node, _ := a.node.current()
 	view := model.View{
-		Index: indexOf(snapshot), Node: &node,
+		Index: explain.Index(snapshot), Node: &node,
 		ClusterCIDRs: a.cfg.ClusterCIDRs, ServiceCIDRs: a.cfg.ServiceCIDRs, NodePorts: a.cfg.NodePortAddresses,
 		Sockets: socketsServed(a.cfg.SocketMode),
 	}
@@ -209,12 +138,4 @@ func (a *Agent) parseSource(ctx context.Context, text string) (netip.Addr, error
 		return netip.Addr{}, api.NotFound("%v", err)
 	}
 	return from, nil
-}
-
-func indexOf(snapshot tables.Snapshot) model.Index {
-	candidates := make([]model.Candidate, 0, snapshot.Len())
-	for row := range snapshot.Services() {
-		candidates = append(candidates, model.Candidate{Contender: model.Contender{Service: row.Name}, Compiled: row.Compiled})
-	}
-	return model.NewIndex(candidates)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fairlead-io/fairlead/internal/api"
+	"github.com/fairlead-io/fairlead/internal/explain"
 	"github.com/fairlead-io/fairlead/internal/metrics"
 	"github.com/fairlead-io/fairlead/internal/model"
 	"github.com/fairlead-io/fairlead/internal/reconciler"
@@ -207,7 +208,7 @@ func TestWhatIsRetainedIsAFinding(t *testing.T) {
 			[]string{"default/kubernetes goes on since 2026-11-20T10:00:00Z with the 2 backends that the state file remembers (1 verified by heartbeats) until the API is heard of" + ends}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, retentionTroubles(retentions(c.kept))); diff != "" {
+			if diff := cmp.Diff(c.want, retentionTroubles(explain.Retentions(c.kept))); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -230,7 +231,7 @@ func TestTheVerdictIsOfTheFrontendsOwnSet(t *testing.T) {
 		{"another set of the Service", forward, other, false},
 		{"a row that is not served", api.Frontend{}, key, false},
 	} {
-		if got := keptVerdict("it is fine", c.row, retentions(kept), c.set); strings.HasPrefix(got, "it is fine; the Service has no endpoint") != c.want {
+		if got := explain.KeptVerdict("it is fine", c.row, explain.Retentions(kept), c.set); strings.HasPrefix(got, "it is fine; the Service has no endpoint") != c.want {
 			t.Errorf("%s: %s", c.name, got)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/internal/api"
 	"github.com/fairlead-io/fairlead/internal/datapath"
+	"github.com/fairlead-io/fairlead/internal/explain"
 	"github.com/fairlead-io/fairlead/internal/model"
 	"github.com/fairlead-io/fairlead/internal/reflector"
 	"github.com/fairlead-io/fairlead/internal/tables"
@@ -55,7 +56,7 @@ func serviceOf(snapshot tables.Snapshot, row *tables.Service) api.Service {
 	s := api.Service{
 		Service: row.Name.String(), Type: row.Object.Type.String(), ResourceVersion: row.Object.ResourceVersion,
 		Slices: []api.ObjectRef{}, Ports: []string{}, Frontends: len(row.Compiled.Claims),
-		Status: api.StatusDone, Since: row.Changed, Reason: row.Ignored, Transitions: transitionsOf(row),
+		Status: api.StatusDone, Since: row.Changed, Reason: row.Ignored, Transitions: explain.Transitions(row),
 	}
 	for _, slice := range row.Slices {
 		s.Slices = append(s.Slices, api.ObjectRef{Kind: reflector.KindEndpointSlice.String(), Name: slice.Name.String(), ResourceVersion: slice.ResourceVersion})
@@ -67,7 +68,7 @@ func serviceOf(snapshot tables.Snapshot, row *tables.Service) api.Service {
 		}
 		s.Ports = append(s.Ports, text)
 	}
-	s.Selection = selectionOf(row)
+	s.Selection = explain.Selection(row)
 	s.Backends, s.Draining, s.Retained = countBackends(&row.Compiled)
 	for _, f := range frontendsOf(snapshot, row) {
 		if worse(f.Status, s.Status) {
@@ -75,15 +76,6 @@ func serviceOf(snapshot tables.Snapshot, row *tables.Service) api.Service {
 		}
 	}
 	return s
-}
-
-// selectionOf says how packets choose among the backends of a Service, whose
-// sets agree on it.
-func selectionOf(row *tables.Service) string {
-	if len(row.Compiled.Sets) == 0 {
-		return ""
-	}
-	return row.Compiled.Sets[0].Selection.String()
 }
 
 // worse orders Done, Pending, Error.
@@ -106,30 +98,6 @@ func countBackends(c *model.Compiled) (selectable, draining, retained int) {
 		}
 	}
 	return selectable, draining, retained
-}
-
-func transitionsOf(row *tables.Service) []api.Transition {
-	transitions := make([]api.Transition, 0, len(row.History))
-	for _, t := range row.History {
-		causes := make([]api.ObjectRef, 0, len(t.Causes))
-		for _, c := range t.Causes {
-			causes = append(causes, causeRef(c))
-		}
-		transitions = append(transitions, api.Transition{Time: t.Time, Causes: causes, Changes: t.Changes})
-	}
-	return transitions
-}
-
-// causeRef has no kind where the cause is no object.
-func causeRef(c tables.Cause) api.ObjectRef {
-	if c.Other != "" {
-		return api.ObjectRef{Name: c.Other}
-	}
-	ref := api.ObjectRef{Kind: c.Kind.String(), Name: c.Name.String(), ResourceVersion: c.ResourceVersion, Deleted: c.Deleted}
-	if c.Kind == reflector.KindNode {
-		ref.Name = c.Name.Name
-	}
-	return ref
 }
 
 // Backends returns each backend of each Service port once, sorted.

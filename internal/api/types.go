@@ -63,6 +63,7 @@ type ObjectRef struct {
 	Name            string `json:"name"` // namespace/name
 	ResourceVersion string `json:"resourceVersion"`
 	Deleted         bool   `json:"deleted,omitempty"` // as the cause of a transition
+	Manager         string `json:"manager,omitempty"` // who wrote it, where a journal tells
 }
 
 // Transition is one change of a Service's rows with its cause.

@@ -20,8 +20,12 @@ func newExplain(e *env) *cobra.Command {
 		Long: `Follow a Service, or whatever holds an address, from its objects through the
 agent's rows to the kernel's entries: what each layer holds, what a new connection
 meets, and what changed last, with its cause. What a Service keeps although the API
-has it no more is shown with its time.`,
-		Example: e.examples("fairlead explain default/web", "fairlead explain -n default web", "fairlead explain 10.96.0.10:53/UDP -o json"),
+has it no more is shown with its time.
+
+With --journal it explains the same of a moment that was recorded, up to the rows and
+with who wrote what: a journal knows no kernel.`,
+		Example: e.examples("fairlead explain default/web", "fairlead explain -n default web", "fairlead explain 10.96.0.10:53/UDP -o json",
+			"fairlead explain default/kubernetes --journal journal.db --at 2026-11-20T10:00:05Z"),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				return nil
@@ -31,22 +35,34 @@ has it no more is shown with its time.`,
 	}
 	namespace := cmd.Flags().StringP("namespace", "n", "", "`NAMESPACE` of the Service")
 	output, socket := outputFlag(cmd, "json", "yaml"), socketFlag(cmd)
+	objects := addNodeFlags(cmd)
+	objects.addRecorded(cmd)
 	completeServices(cmd, namespace, socket)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		what, err := explainTarget(*namespace, args[0])
 		if err != nil {
 			return err
 		}
+		if objects.fromJournal() {
+			return e.explainRecorded(cmd.Context(), objects, output, what)
+		}
+		if err := objects.refuseWithoutFiles(cmd); err != nil {
+			return err
+		}
 		explained, err := api.NewClient(*socket).Explain(cmd.Context(), what)
 		if err != nil {
 			return err
 		}
-		if output.data() {
-			return e.printData(output, explained)
-		}
-		return e.print(explainText(explained, e.colour))
+		return e.printExplain(output, explained)
 	}
 	return cmd
+}
+
+func (e *env) printExplain(output *format, explained api.Explain) error {
+	if output.data() {
+		return e.printData(output, explained)
+	}
+	return e.print(explainText(explained, e.colour))
 }
 
 // explainTarget checks what the user wrote before the agent has to, and
@@ -102,8 +118,10 @@ func explainFrontend(f api.ExplainedFrontend, colour bool) string {
 	}
 	t := &table{columns: columns("", ""), headless: true}
 	t.add("  row", rowText(f.Frontend))
-	t.add("  status", statusOf(f.Frontend))
-	t.add("  kernel", kernelText(f.Kernel))
+	if f.Status != "" { // else no agent has the row
+		t.add("  status", statusOf(f.Frontend))
+		t.add("  kernel", kernelText(f.Kernel))
+	}
 	t.add("  verdict", f.Verdict)
 	return clean(title) + ")\n" + t.text(false, colour)
 }
@@ -172,6 +190,9 @@ func transitionText(t api.Transition) string {
 		causes[i] = strings.TrimSpace(cause.Kind + " " + cause.Name)
 		if cause.ResourceVersion != "" {
 			causes[i] += " at " + cause.ResourceVersion
+		}
+		if cause.Manager != "" {
+			causes[i] += " by " + cause.Manager
 		}
 	}
 	text := fmt.Sprintf("  %s  because of %s\n", moment(t.Time), clean(strings.Join(causes, ", ")))

@@ -3,14 +3,19 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/fairlead-io/fairlead/internal/api"
+	"github.com/fairlead-io/fairlead/internal/explain"
 	"github.com/fairlead-io/fairlead/internal/journal"
 	"github.com/fairlead-io/fairlead/internal/model"
 	"github.com/fairlead-io/fairlead/internal/reflector"
@@ -176,4 +181,55 @@ func (o *objectFlags) readRecorded(ctx context.Context, e *env) (world, error) {
 	}
 	defer p.close()
 	return world{p.engine.Node(), p.engine.Candidates(), p.problems}, nil
+}
+
+// explainRecorded explains a Service as it was at a moment of a journal.
+func (e *env) explainRecorded(ctx context.Context, o *objectFlags, output *format, target string) error {
+	p, err := o.play(ctx, e)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	node := p.engine.Node()
+	view := explain.View{Snapshot: p.engine.Snapshot(), Node: node, Served: node.Addresses, Retained: p.engine.Retained()}
+	row, err := view.Find(target)
+	if err != nil {
+		return err
+	}
+	explained := view.Service(row)
+	explain.Frontends(&explained, row, api.Frontends(row.Name, &row.Compiled), func(f api.Frontend) (*api.KernelEntry, string) {
+		return nil, explain.Verdict(f)
+	})
+	for i := range explained.Transitions {
+		if err := p.nameManagers(ctx, explained.Transitions[i].Causes); err != nil {
+			return err
+		}
+	}
+	if err := e.printExplain(output, explained); err != nil {
+		return err
+	}
+	return e.report(p.problems)
+}
+
+// nameManagers says who wrote the versions of objects that led to a transition.
+func (p *played) nameManagers(ctx context.Context, causes []api.ObjectRef) error {
+	for i := range causes {
+		cause := &causes[i]
+		version, err := strconv.ParseUint(cause.ResourceVersion, 10, 64)
+		if err != nil || version == 0 {
+			continue
+		}
+		namespace, name, qualified := strings.Cut(cause.Name, "/")
+		if !qualified {
+			namespace, name = "", cause.Name
+		}
+		f := journal.Filter{Kinds: []string{cause.Kind}, Namespaces: []string{namespace}, Names: []string{name}, FromVersion: version, ToVersion: version}
+		for event, err := range p.journal.Events(ctx, f) {
+			if err != nil && !errors.Is(err, journal.ErrTorn) {
+				return err
+			}
+			cause.Manager = cmp.Or(event.Manager, cause.Manager)
+		}
+	}
+	return nil
 }
