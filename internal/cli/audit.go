@@ -16,6 +16,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/internal/api"
 	"github.com/fairlead-io/fairlead/internal/audit"
+	"github.com/fairlead-io/fairlead/internal/correlation"
 )
 
 // topRequests is how many kinds of requests the table of a summary has. The
@@ -33,6 +34,8 @@ type auditAnswer struct {
 	Writers       []audit.Count       `json:"writers"`
 	Storms        []audit.Storm       `json:"storms"`
 	Rules         []ruleRow           `json:"rules,omitempty"`
+	// Journal is what a join with a journal found.
+	Journal *correlation.Report `json:"journal,omitempty"`
 }
 
 // ruleRow is what a log holds of one rule of a policy. Rule 0 is that no rule
@@ -46,9 +49,21 @@ type ruleRow struct {
 	Unlike int `json:"unlike"`
 }
 
+// auditFlags are the flags of audit as they were given.
+type auditFlags struct {
+	files           []string
+	policy          string
+	writers, storms bool
+	changes         bool
+	gap             time.Duration
+	// scope is the journal, and which of its objects and when.
+	scope  eventFlags
+	output *format
+}
+
 func newAudit(e *env) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "audit --audit-log FILE...",
+		Use:   "audit --audit-log FILE... [--journal FILE [[NAMESPACE/]NAME...]]",
 		Short: "Show who wrote what by API servers' audit logs, and what these cover",
 		Long: `Read audit logs of API servers: JSON lines as the servers write them, compressed or
 not, rotated sets, logs of several servers, and what EKS, GKE, AKS, Alibaba's and
@@ -61,59 +76,94 @@ written at least ten times in ten seconds. With --policy it shows what the log h
 each rule of an audit policy, and what a server with that policy would not have noted
 so.
 
-Lines that cannot be read are counted, the first is named on stderr, and the exit
-status is 1.`,
+With --journal it finds the request of each change that the journal has, and shows the
+changes that have none, each with the likely reason: a rule of the policy, a server that
+was stopping, a time that the logs do not cover; and the requests of which the journal
+has no event. --changes lists the others: which user made which change, from where, by
+which server. --writers and --storms then tell what the journal has of them as well.
+
+Lines that cannot be read are counted, and the first is named on stderr. Then, and if a
+change has no record, the exit status is 1.`,
 		Example: e.examples(
 			"fairlead audit --audit-log /var/log/kubernetes/audit/audit.log",
 			"fairlead audit --audit-log cp1/audit.log,cp1/audit.log.1.gz,cp2/audit.log --writers",
-			"fairlead audit --audit-log eks-export.json --storms -o json"),
-		Args: noArguments,
+			"fairlead audit --audit-log eks-export.json --storms -o json",
+			"fairlead audit --audit-log cp1/audit.log,cp2/audit.log --journal journal.db --policy policy.yaml",
+			"fairlead audit --audit-log audit.log --journal journal.db default/kubernetes --changes"),
 	}
-	var files []string
-	var policyFile string
-	var writers, storms bool
-	var gap time.Duration
-	flags := cmd.Flags()
-	flags.StringSliceVar(&files, "audit-log", nil, "read `FILE`, plain or gzip; may be given several times")
-	flags.StringVar(&policyFile, "policy", "", "compare with the audit policy in `FILE`")
-	flags.BoolVar(&writers, "writers", false, "show who wrote what")
-	flags.BoolVar(&storms, "storms", false, "show objects that were written again and again")
-	flags.DurationVar(&gap, "gap", time.Minute, "name silences longer than `TIME`")
-	cmd.MarkFlagsMutuallyExclusive("writers", "storms")
-	output := outputFlag(cmd, "json", "yaml", "wide")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if len(files) == 0 {
+	f := addAuditFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(f.files) == 0 {
 			return seeHelp(cmd, "name the audit logs with --audit-log")
 		}
-		if gap <= 0 {
-			return seeHelp(cmd, "--gap %s: a gap takes time", gap)
+		if f.gap <= 0 {
+			return seeHelp(cmd, "--gap %s: a gap takes time", f.gap)
 		}
-		answer, err := readAudit(cmd.Context(), files, gap, policyFile)
-		if err != nil {
-			return err
+		if f.scope.journal != "" {
+			filter, path, err := f.scope.read(args, time.Now())
+			if err != nil {
+				return seeHelp(cmd, "%w", err)
+			}
+			return e.auditJournal(cmd.Context(), f, path, filter)
 		}
-		if err := e.printAudit(output, answer, writers, storms); err != nil {
-			return err
+		if err := f.needJournal(cmd, args); err != nil {
+			return seeHelp(cmd, "%w", err)
 		}
-		return e.reportLosses(answer.Losses)
+		return e.audit(cmd.Context(), f)
 	}
 	return cmd
 }
 
-func readAudit(ctx context.Context, files []string, gap time.Duration, policyFile string) (auditAnswer, error) {
-	rules := &ruleCount{}
-	if policyFile != "" {
-		policy, err := audit.ReadPolicy(policyFile)
-		if err != nil {
-			return auditAnswer{}, err
-		}
-		rules = newRuleCount(policy)
+func addAuditFlags(cmd *cobra.Command) *auditFlags {
+	f := &auditFlags{}
+	flags := cmd.Flags()
+	flags.StringSliceVar(&f.files, "audit-log", nil, "read `FILE`, plain or gzip; may be given several times")
+	flags.StringVar(&f.policy, "policy", "", "compare with the audit policy in `FILE`")
+	flags.BoolVar(&f.writers, "writers", false, "show who wrote what")
+	flags.BoolVar(&f.storms, "storms", false, "show objects that were written again and again")
+	flags.DurationVar(&f.gap, "gap", time.Minute, "name silences longer than `TIME`")
+	flags.BoolVar(&f.changes, "changes", false, "list the journal's changes with their requests")
+	f.scope.addTo(cmd)
+	cmd.MarkFlagsMutuallyExclusive("writers", "storms", "changes")
+	f.output = outputFlag(cmd, "json", "yaml", "wide")
+	return f
+}
+
+// needJournal keeps what is about a journal from having no effect in silence.
+func (f *auditFlags) needJournal(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%q names an object: give --journal too", args[0])
 	}
-	log, err := audit.Open(files...)
+	for _, name := range []string{"changes", "kind", "namespace", "since", "until"} {
+		if cmd.Flags().Changed(name) {
+			return fmt.Errorf("--%s is about a journal: give --journal too", name)
+		}
+	}
+	return nil
+}
+
+// audit reads logs alone.
+func (e *env) audit(ctx context.Context, f *auditFlags) error {
+	answer, err := readAudit(ctx, f)
+	if err != nil {
+		return err
+	}
+	if err := e.printAudit(f, answer); err != nil {
+		return err
+	}
+	return e.reportLosses(answer.Losses)
+}
+
+func readAudit(ctx context.Context, f *auditFlags) (auditAnswer, error) {
+	rules, err := readRules(f.policy)
 	if err != nil {
 		return auditAnswer{}, err
 	}
-	summary := audit.NewSummary(gap)
+	log, err := audit.Open(f.files...)
+	if err != nil {
+		return auditAnswer{}, err
+	}
+	summary := audit.NewSummary(f.gap)
 	for r, err := range log.Records(ctx) {
 		if err != nil {
 			return auditAnswer{}, err
@@ -124,17 +174,21 @@ func readAudit(ctx context.Context, files []string, gap time.Duration, policyFil
 	if losses := log.Losses(); len(summary.Servers()) == 0 {
 		return auditAnswer{}, noRecords(losses)
 	}
+	return newAuditAnswer(summary, log.Losses(), rules), nil
+}
+
+func newAuditAnswer(summary *audit.Summary, losses audit.Losses, rules *ruleCount) auditAnswer {
 	return auditAnswer{
 		SchemaVersion: api.SchemaVersion,
 		Servers:       summary.Servers(),
 		Stages:        summary.Stages(),
 		Levels:        summary.Levels(),
-		Losses:        log.Losses(),
+		Losses:        losses,
 		Requests:      summary.Requests(),
 		Writers:       summary.Writers(),
 		Storms:        summary.Storms(),
 		Rules:         rules.rows,
-	}, nil
+	}
 }
 
 func noRecords(losses audit.Losses) error {
@@ -148,6 +202,18 @@ func noRecords(losses audit.Losses) error {
 type ruleCount struct {
 	policy audit.Policy
 	rows   []ruleRow
+}
+
+// readRules reads the policy in a file, if there is one.
+func readRules(path string) (*ruleCount, error) {
+	if path == "" {
+		return &ruleCount{}, nil
+	}
+	policy, err := audit.ReadPolicy(path)
+	if err != nil {
+		return nil, err
+	}
+	return newRuleCount(policy), nil
 }
 
 func newRuleCount(policy audit.Policy) *ruleCount {
@@ -173,16 +239,21 @@ func (c *ruleCount) add(r audit.Record) {
 	}
 }
 
-func (e *env) printAudit(output *format, answer auditAnswer, writers, storms bool) error {
-	if output.data() {
-		return e.printData(output, answer)
+func (e *env) printAudit(f *auditFlags, answer auditAnswer) error {
+	switch {
+	case f.output.data():
+		return e.printData(f.output, answer)
+	case f.writers:
+		return e.printTable(f.output, writersTable(answer.Writers))
+	case f.storms:
+		return e.printTable(f.output, stormsTable(answer.Storms))
 	}
-	if writers {
-		return e.printTable(output, writersTable(answer.Writers))
-	}
-	if storms {
-		return e.printTable(output, stormsTable(answer.Storms))
-	}
+	tables := append(coverTables(answer), requestsTable(answer.Requests[:min(topRequests, len(answer.Requests))]))
+	return e.printTables(f.output, tables)
+}
+
+// coverTables say what the logs cover.
+func coverTables(answer auditAnswer) []*table {
 	tables := []*table{serversTable(answer.Servers)}
 	if gaps := gapsTable(answer.Servers); len(gaps.rows) > 0 {
 		tables = append(tables, gaps)
@@ -190,7 +261,10 @@ func (e *env) printAudit(output *format, answer auditAnswer, writers, storms boo
 	if len(answer.Rules) > 0 {
 		tables = append(tables, rulesTable(answer.Rules))
 	}
-	tables = append(tables, requestsTable(answer.Requests[:min(topRequests, len(answer.Requests))]))
+	return tables
+}
+
+func (e *env) printTables(output *format, tables []*table) error {
 	texts := make([]string, len(tables))
 	for i, t := range tables {
 		texts[i] = t.text(output.wide(), e.colour)

@@ -95,20 +95,27 @@ type eventFlags struct {
 
 func addEventFlags(cmd *cobra.Command) *eventFlags {
 	f := &eventFlags{types: list[journal.Type]{kind: "TYPE", parse: eventType}}
+	f.addTo(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.journal, "journal", "", "the journal's `FILE`, if it is not the first argument")
-	flags.StringVarP(&f.namespace, "namespace", "n", "", "only objects in this `NAMESPACE`")
-	flags.StringSliceVar(&f.kinds, "kind", nil, "only objects of these `KINDS`: Service, services, leases.coordination.k8s.io")
+	flags.Lookup("journal").Usage += ", if it is not the first argument"
 	flags.StringSliceVar(&f.managers, "manager", nil, "only what these field `MANAGERS` wrote")
 	flags.Var(&f.types, "type", "only events of these `TYPES`: "+joined(journal.Types()))
 	flags.StringVar(&f.field, "field", "", "only events that changed this `PATH`, what is below it or what it is in: /spec/ports")
-	flags.StringVar(&f.since, "since", "", "only events from this `TIME` on: 2026-01-02T15:04:05Z, or how long ago: 30m")
-	flags.StringVar(&f.until, "until", "", "only events before this `TIME`, written likewise")
 	flags.Uint64Var(&f.fromVersion, "from-version", 0, "only from this resourceVersion `N` on")
 	flags.Uint64Var(&f.toVersion, "to-version", 0, "only up to this resourceVersion `N`")
 	flags.BoolVarP(&f.follow, "follow", "f", false, "go on with what is recorded, until interrupted")
 	f.output = outputFlag(cmd, "json", "yaml", "wide")
 	return f
+}
+
+// addTo adds the flags that name a journal, and objects and a time in it.
+func (f *eventFlags) addTo(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.journal, "journal", "", "the journal's `FILE`")
+	flags.StringVarP(&f.namespace, "namespace", "n", "", "only objects in this `NAMESPACE`")
+	flags.StringSliceVar(&f.kinds, "kind", nil, "only objects of these `KINDS`: Service, services, leases.coordination.k8s.io")
+	flags.StringVar(&f.since, "since", "", "only events from this `TIME` on: 2026-01-02T15:04:05Z, or how long ago: 30m")
+	flags.StringVar(&f.until, "until", "", "only events before this `TIME`, written likewise")
 }
 
 func eventType(text string) (journal.Type, error) {

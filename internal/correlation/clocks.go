@@ -22,10 +22,12 @@ const (
 	// headRecords how many of a file's records are looked at for that.
 	lookUps     = 40
 	headRecords = 2000
-	// headEvents are how many events tell how the servers' clocks differ by and
-	// large. A time in managedFields is cut to the second, and may be older than
-	// the event, never newer: an early tenth of the differences says most.
+	// headEvents are how many events at most, and minEvents at least, tell how the
+	// servers' clocks differ by and large. A time in managedFields is cut to the
+	// second, and may be older than the event, never newer: an early tenth of the
+	// differences says most.
 	headEvents = 2000
+	minEvents  = 10
 )
 
 // clocks knows how far each server's clock is behind the recorder's. A server
@@ -52,6 +54,16 @@ func (c *clocks) of(server string) *clock {
 
 // at is when a record was made by the recorder's clock.
 func (c *clocks) at(r audit.Record) time.Time { return r.Time.Add(c.of(r.Server).behind) }
+
+// delay is how long after a record an event came. What clocks differ by cannot
+// be told from what a watch takes, unless it is more than a watch should take.
+func (c *clocks) delay(r audit.Record, e journal.Event) time.Duration {
+	difference := e.Time.Sub(r.Time)
+	if behind := c.of(r.Server).behind; behind.Abs() > time.Second {
+		return difference - behind
+	}
+	return difference
+}
 
 // learn takes a pair of one version.
 func (c *clocks) learn(r audit.Record, e journal.Event) {
@@ -127,7 +139,7 @@ func (c *clocks) readManaged(ctx context.Context, j *journal.Journal) error {
 			break
 		}
 	}
-	if len(differences) == 0 {
+	if len(differences) < minEvents {
 		return nil
 	}
 	// Within the second that is cut off the clocks may as well agree.

@@ -36,8 +36,10 @@ type join struct {
 	// owners are the records that events to come turned out to belong to.
 	asked  int
 	owners map[int64]*waiting
-	lastID int64
+	last   journal.Event
 	torn   error
+	// endless is a torn journal that does not say what it covers.
+	endless bool
 }
 
 // Run joins a journal and audit logs. With an error that is journal.ErrTorn the
@@ -84,6 +86,9 @@ func prepare(ctx context.Context, o Options) (*join, error) {
 	}
 	if err == nil && !found {
 		return nil, ErrNoEvents
+	}
+	if j.endless = err != nil; j.endless {
+		last = time.Unix(1<<40, 0) // until the last event is known
 	}
 	j.report.From, j.report.To = first, last
 	c, err := survey(ctx, o.Journal, o.Logs, j.kinds)
@@ -154,7 +159,10 @@ func (j *join) takeEvent(ctx context.Context, e journal.Event) error {
 	own := j.owners[e.ID]
 	delete(j.owners, e.ID)
 	j.desk.addEvent(e, own)
-	j.lastID = e.ID
+	if j.report.From.IsZero() {
+		j.report.From = e.Time
+	}
+	j.last = e
 	return j.settle(ctx, e.Time)
 }
 
@@ -265,7 +273,7 @@ func (j *join) settleEvent(en *entry) error {
 	}
 	c := Change{
 		Event: en.event, Request: requestOf(en.record.Record), Exact: en.exact,
-		DelaySeconds: en.event.Time.Sub(en.record.Time.Add(j.desk.clocks.of(en.record.Server).behind)).Round(time.Microsecond).Seconds(),
+		DelaySeconds: j.desk.clocks.delay(en.record.Record, en.event).Round(time.Microsecond).Seconds(),
 	}
 	j.results.write(en)
 	j.judge.learn(en)
@@ -296,7 +304,7 @@ func (j *join) settleRecord(ctx context.Context, w *waiting) error {
 		if err != nil {
 			return err
 		}
-		if found && e.ID > j.lastID {
+		if found && e.ID > j.last.ID {
 			w.used = true
 			j.owners[e.ID] = w
 			return nil
@@ -312,7 +320,10 @@ func (j *join) settleRecord(ctx context.Context, w *waiting) error {
 
 // finish decides what is left, and says why.
 func (j *join) finish(ctx context.Context) error {
-	if err := j.settle(ctx, j.report.To.Add(1000*time.Hour)); err != nil {
+	if j.endless {
+		j.report.To = j.last.Time
+	}
+	if err := j.settle(ctx, time.Unix(1<<41, 0)); err != nil {
 		return err
 	}
 	servers := j.report.Summary.Servers()

@@ -45,7 +45,10 @@ type judge struct {
 	writes   map[resource]*writes
 	servers  []audit.Server // what the logs cover
 	machines machines
-	missed   map[[2]string]int // changes without a record, by kind and manager
+	// covered are kinds, and managers or "", for which weigh found something;
+	// ofKind counts the changes without a record.
+	covered map[[2]string]bool
+	ofKind  map[string]int
 }
 
 func newJudge(j *join, gaps []journal.Gap) *judge {
@@ -93,11 +96,12 @@ func (j *join) explain(ctx context.Context, servers []audit.Server) error {
 	if len(j.results.missed) == 0 {
 		return nil
 	}
-	j.judge.servers, j.judge.missed = servers, j.results.missedOf
+	j.judge.servers = servers
 	var err error
 	if j.judge.machines, err = readMachines(ctx, j.Journal, j.report.To); err != nil {
 		return err
 	}
+	j.judge.weigh(j.results.missed)
 	for _, m := range j.results.missed {
 		reason := j.judge.reason(m)
 		reason.Evidence = append([]string{}, reason.Evidence...)
@@ -108,12 +112,9 @@ func (j *join) explain(ctx context.Context, servers []audit.Server) error {
 
 // reason asks for reasons from the one that is certain to the one that is not.
 func (j *judge) reason(m missed) Reason {
-	asks := []func(missed) (Reason, bool){j.afterGap, j.byPolicy, j.uncovered, j.unlogged, j.stopping, j.expired, j.byLevel, j.partly, j.maybePolicy}
-	// A log that holds no such write at all is no reason where there is but one.
-	if emptiesAPIServers(m.event) && j.missed[kindAndManager(m.event)] == 1 {
-		asks = slices.Insert(asks, 2, j.stopping)
-	}
-	for _, ask := range asks {
+	for _, ask := range []func(missed) (Reason, bool){
+		j.afterGap, j.byPolicy, j.unlogged, j.stopping, j.uncovered, j.expired, j.byLevel, j.partly, j.maybePolicy,
+	} {
 		if r, ok := ask(m); ok {
 			return r
 		}
@@ -121,13 +122,11 @@ func (j *judge) reason(m missed) Reason {
 	return Reason{Code: ReasonUnknown, Text: "cannot tell: every log covers the time, and none has a request that fits", Evidence: j.coverage(m.event.Time)}
 }
 
-// justAfter is how long after the end of a gap its events are received.
-const justAfter = time.Second
-
-// gapAt is the gap of a kind that a moment lies in or just behind.
-func (j *judge) gapAt(k journal.Kind, at time.Time) *journal.Gap {
+// gapAt is the gap of a kind that a moment lies in, or within a while of it.
+// What a list finds after a gap is received before the gap's end.
+func (j *judge) gapAt(k journal.Kind, at time.Time, within time.Duration) *journal.Gap {
 	for i, g := range j.gaps {
-		if g.Kind.Group == k.Group && g.Kind.Resource == k.Resource && !at.Before(g.Began.Add(-justAfter)) && !at.After(g.Ended.Add(justAfter)) {
+		if g.Kind.Group == k.Group && g.Kind.Resource == k.Resource && !at.Before(g.Began.Add(-within)) && !at.After(g.Ended.Add(within)) {
 			return &j.gaps[i]
 		}
 	}
@@ -135,7 +134,7 @@ func (j *judge) gapAt(k journal.Kind, at time.Time) *journal.Gap {
 }
 
 func (j *judge) afterGap(m missed) (Reason, bool) {
-	g := j.gapAt(m.event.Kind, m.event.Time)
+	g := j.gapAt(m.event.Kind, m.event.Time, 0)
 	if g == nil {
 		return Reason{}, false
 	}
@@ -192,19 +191,41 @@ func (j *judge) partly(m missed) (Reason, bool) {
 }
 
 // unlogged is a resource of which the logs hold nothing, or nothing by that
-// writer.
+// writer, though changes of it at times that they do cover say that they should.
 func (j *judge) unlogged(m missed) (Reason, bool) {
-	k := m.event.Kind
-	w := j.writes[resource{k.Group, k.Resource}]
+	name, by := filterName(m.event.Kind), managerOf(m.event)
+	w := j.writes[resource{m.event.Kind.Group, m.event.Kind.Resource}]
 	if w == nil {
-		return Reason{Code: ReasonUnlogged, Text: "likely a policy notes nothing of " + filterName(k) + ": the logs hold no write of them at all"}, true
+		return Reason{Code: ReasonUnlogged, Text: fmt.Sprintf("likely a policy notes nothing of %s: the logs hold no write of them at all", name),
+			Evidence: []string{fmt.Sprintf("%d changes of them", j.ofKind[name])}}, j.covered[[2]string{name, ""}]
 	}
-	by := managerOf(m.event)
 	if by == "" || w.managers[by] || len(w.managers) >= maxKept {
 		return Reason{}, false
 	}
-	return Reason{Code: ReasonUnlogged, Text: fmt.Sprintf("likely a policy notes nothing of what %s does to %s: the logs hold no such write", by, filterName(k)),
-		Evidence: []string{fmt.Sprintf("they hold %d writes of %s by others", w.n, filterName(k))}}, true
+	return Reason{Code: ReasonUnlogged, Text: fmt.Sprintf("likely a policy notes nothing of what %s does to %s: the logs hold no such write", by, name),
+		Evidence: []string{fmt.Sprintf("they hold %s of %s by others", plural(w.n, "write"), name)}}, j.covered[[2]string{name, by}]
+}
+
+// weigh finds the kinds, and those of one manager, of which a change has no
+// record at a time that a log covers and when no server was stopping.
+func (j *judge) weigh(all []missed) {
+	j.covered, j.ofKind = map[[2]string]bool{}, map[string]int{}
+	for _, m := range all {
+		name := filterName(m.event.Kind)
+		j.ofKind[name]++
+		if _, gone := j.uncovered(m); gone || j.lost(m.event.Time) != nil || emptiesAPIServers(m.event) {
+			continue
+		}
+		j.covered[[2]string{name, managerOf(m.event)}] = true
+		j.covered[[2]string{name, ""}] = true
+	}
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // expired are objects that a server forgets by itself.

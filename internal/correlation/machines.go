@@ -24,9 +24,10 @@ const (
 	// without one it is gone.
 	renewal = 10 * time.Second
 	late    = 2*renewal + renewal/2
-	// lingers is how long a server that stops may go on to answer. It gives its
-	// lease up at once.
-	lingers = 75 * time.Second
+	// lingers is how long after it gave its lease up, which it does at once, a
+	// server is thought to have made a change. It may go on to answer for a minute,
+	// but by then its clients have left.
+	lingers = 5 * time.Second
 )
 
 // machine is an API server by its identity lease.
@@ -135,15 +136,8 @@ func (j *judge) stopping(m missed) (Reason, bool) {
 	if emptied {
 		evidence = append(evidence, "a server that stops takes its address out of default/kubernetes")
 	}
-	for _, one := range j.machines {
-		s, ok := one.stopped(m.event.Time)
-		if !ok {
-			continue
-		}
-		if j.hasLog(one, m.event.Time) {
-			emptied = false
-			continue
-		}
+	if one := j.lost(m.event.Time); one != nil {
+		s, _ := one.stopped(m.event.Time)
 		where := fmt.Sprintf("likely in the log of API server %s", one.lease)
 		if one.host != "" {
 			where += " on " + one.host
@@ -151,7 +145,8 @@ func (j *judge) stopping(m missed) (Reason, bool) {
 		return Reason{Code: ReasonStopping, Text: where + ", which was stopping" + j.fate(one, m.event.Time),
 			Evidence: append(append(evidence, s.text(one)), j.coverage(m.event.Time)...)}, true
 	}
-	if !emptied {
+	stoppedThen := func(one *machine) bool { _, ok := one.stopped(m.event.Time); return ok }
+	if !emptied || slices.ContainsFunc(j.machines, stoppedThen) {
 		return Reason{}, false
 	}
 	if len(j.machines) == 0 {
@@ -159,6 +154,16 @@ func (j *judge) stopping(m missed) (Reason, bool) {
 	}
 	return Reason{Code: ReasonStopping, Text: "likely in the log of an API server that was stopping, which is not here or ends too early",
 		Evidence: append(evidence, j.coverage(m.event.Time)...)}, true
+}
+
+// lost is a server that went at that time, and whose log does not cover it.
+func (j *judge) lost(at time.Time) *machine {
+	for _, one := range j.machines {
+		if _, ok := one.stopped(at); ok && !j.hasLog(one, at) {
+			return one
+		}
+	}
+	return nil
 }
 
 func (s stop) text(m *machine) string {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/fairlead-io/fairlead/internal/audit"
 	"github.com/fairlead-io/fairlead/internal/journal"
@@ -106,7 +107,7 @@ func (r *results) sortedWriters() []Writer {
 func (j *join) unsee(w *waiting) {
 	at := w.Time.Add(j.desk.clocks.of(w.Server).behind)
 	switch {
-	case j.judge.gapAt(j.kinds[resourceOf(w.Record)], at) != nil:
+	case j.judge.gapAt(j.kinds[resourceOf(w.Record)], at, time.Second) != nil:
 		j.report.Expected[ReasonGap]++
 	case at.Before(j.report.From) || at.After(j.report.To):
 		j.report.Expected[ReasonOutside]++

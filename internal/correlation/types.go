@@ -60,7 +60,8 @@ type Change struct {
 	// Exact says that the versions agree; otherwise it is the request that fits
 	// best.
 	Exact bool `json:"exact"`
-	// DelaySeconds is how long after the request's end the event was received.
+	// DelaySeconds is how long after the request's end the event was received, by
+	// clocks that are corrected if they differ by more than a second.
 	DelaySeconds float64 `json:"delaySeconds"`
 }
 
@@ -180,7 +181,7 @@ type Report struct {
 	Clocks      []Clock        `json:"clocks"`
 	Writers     []Writer       `json:"writers"`
 	Storms      []Storm        `json:"storms"`
-	Losses      audit.Losses   `json:"losses"`
-	// Summary is what the logs say by themselves.
+	// Summary is what the logs say by themselves, and Losses what was lost of them.
 	Summary *audit.Summary `json:"-"`
+	Losses  audit.Losses   `json:"-"`
 }
