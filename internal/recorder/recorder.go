@@ -45,6 +45,7 @@ type Recorder struct {
 	cfg  Config
 	api  client
 	room room
+	look time.Duration // how often to look which kinds there are
 
 	mu        sync.Mutex
 	began     time.Time
@@ -69,7 +70,7 @@ func New(cfg Config) (*Recorder, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Recorder{cfg: cfg, api: api, room: room{limit: contentRoom}, followers: map[target]*follower{}}, nil
+	return &Recorder{cfg: cfg, api: api, room: room{limit: contentRoom}, look: lookEvery, followers: map[target]*follower{}}, nil
 }
 
 // Run records until ctx ends, then returns nil. While no API server answers it
@@ -142,7 +143,7 @@ func (r *Recorder) followAll(ctx context.Context, stop context.CancelCauseFunc, 
 			})
 		}
 		first, pause = false, reflector.Backoff{}
-		wait(ctx, lookEvery)
+		wait(ctx, r.look)
 	}
 }
 

@@ -74,6 +74,7 @@ func record(t *testing.T, server *kube.APIServer, cfg Config) *recording {
 	if r.Recorder, err = New(cfg); err != nil {
 		t.Fatal(err)
 	}
+	r.look = 200 * time.Millisecond
 	ctx, cancel := context.WithCancel(context.Background())
 	r.end = cancel
 	go func() { r.ended <- r.Run(ctx) }()
