@@ -222,7 +222,7 @@ func TestClocksThatDiffer(t *testing.T) {
 			if len(a.Missing)+len(a.Unseen) > 0 || a.Explained != 20 {
 				t.Errorf("%d explained; without a record %+v; without an event %+v", a.Explained, a.Missing, a.Unseen)
 			}
-			if got := a.Clocks[0].Behind(); (got + ahead).Abs() > 10*time.Millisecond || a.Clocks[0].Pairs != 10 {
+			if got := a.Clocks[0].Behind(); (got+ahead).Abs() > 10*time.Millisecond || a.Clocks[0].Pairs != 10 {
 				t.Errorf("the clock is %s behind by %d pairs, want %s by 10", got, a.Clocks[0].Pairs, -ahead)
 			}
 		})
