@@ -32,7 +32,8 @@ type Agent struct {
 	started time.Time
 
 	source     reflector.Source
-	reach      *reach // nil: the source is a folder
+	reach      *reach     // nil: the source is a folder
+	recording  *recording // nil: off
 	pods       podFinder
 	datapath   *datapath.Datapath
 	tables     *tables.Tables
@@ -77,7 +78,7 @@ func Run(ctx context.Context, cfg Config, log *slog.Logger) error {
 		return err
 	}
 	server := &http.Server{Handler: api.NewHandler(a), ReadHeaderTimeout: 10 * time.Second}
-	return a.serve(ctx, append(slices.Concat(a.health(), a.followDevices(), a.followAPI()),
+	return a.serve(ctx, append(slices.Concat(a.health(), a.followDevices(), a.followAPI(), a.record()),
 		func(context.Context) error { return ignoreClosed(server.Serve(listener)) },
 		func(ctx context.Context) error { <-ctx.Done(); return server.Close() },
 		func(ctx context.Context) error { a.writer.Run(ctx); return nil },
@@ -139,6 +140,9 @@ func (a *Agent) openSource() error {
 	config := a.reach.client.REST()
 	var err error
 	if a.pods, err = newPodFinder(config); err != nil {
+		return err
+	}
+	if a.recording, err = newRecording(a.cfg, a.reach.client, a.log); err != nil {
 		return err
 	}
 	a.source, err = reflector.NewKubernetes(config, a.cfg.NodeName, a.reach.client.Found, a.log)

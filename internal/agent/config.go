@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/fairlead-io/fairlead/internal/datapath"
+	"github.com/fairlead-io/fairlead/internal/journal"
 	"github.com/fairlead-io/fairlead/internal/maglev"
 	"github.com/fairlead-io/fairlead/internal/model"
 )
@@ -64,6 +65,11 @@ type Config struct {
 	HealthzBindAddress string
 	MetricsBindAddress string
 
+	// Journal is the file in which a recorder notes what happens to objects of the
+	// API, and JournalBounds how much of it; empty: none does.
+	Journal       string
+	JournalBounds journal.Options
+
 	Sizes           datapath.Sizes
 	CompareInterval time.Duration
 	Version         string
@@ -78,6 +84,12 @@ func (c *Config) validate() error {
 	}
 	if c.ManifestDir != "" && len(c.APIServers)+len(c.Retain) > 0 {
 		return errors.New("--api-server and --retain are about an API server, and --manifests does without one: give one or the other")
+	}
+	if c.ManifestDir != "" && c.Journal != "" {
+		return errors.New("--journal records an API server, and --manifests does without one: give one or the other")
+	}
+	if c.JournalBounds.MaxAge < 0 {
+		return fmt.Errorf("--journal-max-age %s: it must not be negative", c.JournalBounds.MaxAge)
 	}
 	if c.RetainLimit < 0 {
 		return fmt.Errorf("--retain-limit %s: it must not be negative", c.RetainLimit)

@@ -48,6 +48,7 @@ func (a *Agent) Status(context.Context) (api.Status, error) {
 		return api.Status{}, err
 	}
 	troubles = append(troubles, a.addDevices(&s)...)
+	addRecording(&s, a.recording)
 	judge(&s, a.datapath.Hooks(), troubles)
 	return s, nil
 }

@@ -348,6 +348,17 @@ type HealthCheck struct {
 	Error          string   `json:"error"`          // why not everywhere
 }
 
+// Recording is what the recorder within an agent has written.
+type Recording struct {
+	Journal     string   `json:"journal"`
+	Kinds       int      `json:"kinds"`
+	Objects     int64    `json:"objects"`
+	Events      int64    `json:"events"` // since it began
+	Gaps        int64    `json:"gaps"`
+	NotFollowed []string `json:"notFollowed"` // kinds, and why
+	Error       string   `json:"error,omitempty"`
+}
+
 // Status is the JSON of `status`.
 type Status struct {
 	SchemaVersion int       `json:"schemaVersion"`
@@ -380,6 +391,7 @@ type Status struct {
 
 	APIServer *APIServer  `json:"apiServer"` // null where the source is a folder
 	Retained  []Retention `json:"retained"`
+	Recording *Recording  `json:"recording,omitempty"` // absent where nothing is to be recorded
 
 	Healthz        Healthz       `json:"healthz"`
 	HealthChecks   []HealthCheck `json:"healthChecks"`

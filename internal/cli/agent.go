@@ -50,6 +50,7 @@ type agentFlags struct {
 	socketPath   format
 	packet       *packetFlags
 	logLevel     slog.Level
+	journalSize  byteSize
 }
 
 func newAgent(e *env) *cobra.Command {
@@ -123,6 +124,8 @@ func addAgentFlags(cmd *cobra.Command) *agentFlags {
 	flags.DurationVar(&c.CompareInterval, "compare-interval", defaultCompareInterval, "how often to compare the kernel's maps with the tables and repair them")
 	flags.StringVar(&c.HealthzBindAddress, "healthz-bind-address", defaultHealthzAddress, "`ADDRESS:PORT` of /healthz and /livez; 0.0.0.0 is all addresses of both families, an empty value switches them off")
 	flags.StringVar(&c.MetricsBindAddress, "metrics-bind-address", defaultMetricsAddress, "`ADDRESS:PORT` of /metrics; an empty value switches it off")
+	flags.StringVar(&c.Journal, "journal", "", "`FILE` of a journal in which to record what happens to objects of the API, as the command record does; off if empty")
+	addJournalBounds(cmd, "journal-", &a.journalSize, &c.JournalBounds.MaxAge)
 	flags.TextVar(&a.logLevel, "log-level", slog.LevelInfo, "least `LEVEL` to log: debug, info, warn, error")
 	addSizeFlags(cmd, &c.Sizes)
 	return a
@@ -182,6 +185,7 @@ func (a *agentFlags) read() (agent.Config, error) {
 	config.NodePortAddresses = nodePorts
 	config.NodeIPs, config.ClusterCIDRs, config.ServiceCIDRs = a.nodeIPs.values, a.clusterCIDRs.values, a.serviceCIDRs.values
 	config.Retain = a.retain.values
+	config.JournalBounds.MaxBytes = int64(a.journalSize)
 	config.Socket, config.PinPath = *a.socket, *a.pinPath
 	config.SocketMode = datapath.SocketMode(a.socketPath.value)
 	a.packet.read(&config)

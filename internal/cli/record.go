@@ -64,7 +64,7 @@ or a key in ConfigMaps, environments, arguments and annotations.`,
 	flags.StringSliceVar(&f.kinds, "kind", nil, "record this `KIND` as well: pods, deployments.apps; repeatable")
 	flags.BoolVar(&f.only, "only", false, "record the kinds of --kind only")
 	flags.StringSliceVarP(&f.namespaces, "namespace", "n", nil, "of kinds that have namespaces, only objects in this `NAMESPACE`; repeatable")
-	addJournalBounds(cmd, &f.maxSize, &f.maxAge)
+	addJournalBounds(cmd, "", &f.maxSize, &f.maxAge)
 	flags.DurationVar(&f.length, "for", 0, "end after this time; 0: when interrupted")
 	flags.BoolVarP(&f.quiet, "quiet", "q", false, "show warnings only")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -80,11 +80,11 @@ or a key in ConfigMaps, environments, arguments and annotations.`,
 }
 
 // addJournalBounds adds the flags that bound a journal, for those who write one.
-func addJournalBounds(cmd *cobra.Command, size *byteSize, age *time.Duration) {
+func addJournalBounds(cmd *cobra.Command, prefix string, size *byteSize, age *time.Duration) {
 	// The default is well formed.
 	_ = size.Set(defaultJournalMax)
-	cmd.Flags().Var(size, "max-size", "`SIZE` to which the journal may grow, as 500Mi; then the oldest events go; 0: without bound")
-	cmd.Flags().DurationVar(age, "max-age", defaultJournalAge, "how old events may get, but for the last state of what is still there; 0: without bound")
+	cmd.Flags().Var(size, prefix+"max-size", "`SIZE` to which the journal may grow, as 500Mi; then the oldest events go; 0: without bound")
+	cmd.Flags().DurationVar(age, prefix+"max-age", defaultJournalAge, "how old events may get, but for the last state of what is still there; 0: without bound")
 }
 
 // byteSize is the value of a flag that is written as Kubernetes writes sizes.

@@ -110,6 +110,9 @@ func statusFacts(s api.Status) *table {
 	t.add("Packet path:", s.PacketPath)
 	t.add("Health:", healthText(s.Healthz))
 	t.add("Metrics:", whereText(s.MetricsAddress))
+	if r := s.Recording; r != nil {
+		t.add("Journal:", fmt.Sprintf("%s, %d kinds, %d objects, %d events and %d gaps since the agent started", r.Journal, r.Kinds, r.Objects, r.Events, r.Gaps))
+	}
 	if s.EventsLost > 0 {
 		t.add("Monitor:", fmt.Sprintf("%d refusals came too fast to be told one by one; the table of refused addresses counts them, too", s.EventsLost))
 	}

@@ -60,6 +60,7 @@ var errGone = errors.New("the API server has this kind no more")
 // run follows until ctx ends; errGone is a cause for it to end. An error says
 // that the journal cannot be read.
 func (f *follower) run(ctx context.Context) error {
+	defer f.states.release()
 	if err := f.begin(ctx); err != nil {
 		return err
 	}

@@ -229,3 +229,10 @@ func (s *states) forget(key name) {
 	delete(s.objects, key)
 	s.count.Store(int64(len(s.objects)))
 }
+
+// release gives back the room of all objects, when the kind is followed no more.
+func (s *states) release() {
+	for _, o := range s.objects {
+		s.room.used.Add(-int64(len(o.content)))
+	}
+}
