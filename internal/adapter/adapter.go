@@ -34,8 +34,11 @@ type Dump struct {
 	// Silent says why the dump tells nothing of Services, if so: then nothing is
 	// missing in it.
 	Silent string
-	// Problems name what could not be read. The rest of the dump stands.
+	// Problems name what could not be read, or does not fit together.
 	Problems []Problem
+	// Unread is that some of it could not be read: what is missing in the dump
+	// may have stood there.
+	Unread bool
 }
 
 // Frontend is one address that a proxy serves. What a source does not tell is
@@ -107,14 +110,27 @@ type Problem struct {
 // gave the wrong file.
 const maxProblems = 20
 
-// Problemf notes a problem at a line.
+// Problemf notes a line that could not be read.
 func (d *Dump) Problemf(line int, format string, args ...any) {
+	d.Unread = true
+	d.Oddf(line, format, args...)
+}
+
+// Oddf notes a line that was read, and does not fit the others.
+func (d *Dump) Oddf(line int, format string, args ...any) {
 	if len(d.Problems) == maxProblems {
 		d.Problems = append(d.Problems, Problem{line, "and more from here on"})
 	}
 	if len(d.Problems) < maxProblems {
 		d.Problems = append(d.Problems, Problem{line, fmt.Sprintf(format, args...)})
 	}
+}
+
+// Cut notes that nothing is read from a line on. What came before stands, but
+// such a dump says nothing of what is not in it.
+func (d *Dump) Cut(line int, format string, args ...any) {
+	d.Problemf(line, format+"; nothing is read from here on", args...)
+	d.Silent = "it is cut off or damaged"
 }
 
 // Tells says whether the source tells of a family.

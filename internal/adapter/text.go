@@ -32,9 +32,9 @@ func (d *Dump) Lines(r io.Reader) iter.Seq2[int, string] {
 			}
 		}
 		if err := scanner.Err(); errors.Is(err, bufio.ErrTooLong) {
-			d.Problemf(n+1, "the line is longer than %d bytes; nothing is read from here on", MaxLine)
+			d.Cut(n+1, "the line is longer than %d bytes", MaxLine)
 		} else if err != nil {
-			d.Problemf(n+1, "nothing is read from here on: %v", err)
+			d.Cut(n+1, "%v", err)
 		}
 	}
 }

@@ -32,7 +32,7 @@ func ParseLBList(r io.Reader) adapter.Dump {
 		if cells[0] != "" {
 			key = cells[0]
 		}
-		if err := entries.add(n, key, cells[1]); err != nil {
+		if err := entries.add(&d, n, key, cells[1]); err != nil {
 			d.Problemf(n, "%v", err)
 		}
 	}
@@ -49,13 +49,13 @@ func ParseLBListJSON(r io.Reader) adapter.Dump {
 	d := adapter.Dump{Source: lbListSource}
 	var list map[string][]string
 	if err := json.NewDecoder(r).Decode(&list); err != nil {
-		d.Problemf(1, "it is no map of addresses: %v", err)
+		d.Cut(1, "it is no map of addresses: %v", err)
 		return d
 	}
 	entries := lbEntries{}
 	for _, key := range slices.Sorted(maps.Keys(list)) {
 		for _, value := range list[key] {
-			if err := entries.add(1, key, value); err != nil {
+			if err := entries.add(&d, 1, key, value); err != nil {
 				d.Problemf(1, "%s: %v", key, err)
 			}
 		}
@@ -76,7 +76,7 @@ var (
 )
 
 // add notes what stands in one slot of a frontend.
-func (l lbEntries) add(line int, key, value string) error {
+func (l lbEntries) add(d *adapter.Dump, line int, key, value string) error {
 	parts := lbKey.FindStringSubmatch(key)
 	if parts == nil {
 		return fmt.Errorf("%q is no service address", key)
@@ -91,12 +91,12 @@ func (l lbEntries) add(line int, key, value string) error {
 		fe.Line = line
 		l[parts[1]] = fe
 	}
-	return lbSlot(fe, value)
+	return lbSlot(d, line, fe, value)
 }
 
 // lbSlot reads the value of a slot: the flags of the frontend, a backend, or
 // the number of one that is not there.
-func lbSlot(fe *adapter.Frontend, value string) error {
+func lbSlot(d *adapter.Dump, line int, fe *adapter.Frontend, value string) error {
 	value = strings.TrimSpace(value)
 	if master := lbMaster.FindStringSubmatch(value); master != nil {
 		if master[1] != "" {
@@ -105,7 +105,8 @@ func lbSlot(fe *adapter.Frontend, value string) error {
 		return nil
 	}
 	if dangle := lbDangle.FindStringSubmatch(value); dangle != nil {
-		return fmt.Errorf("a slot of %s names backend %s, which is not in the map", fe.Address, dangle[1])
+		d.Oddf(line, "a slot of %s names backend %s, which is not in the map", fe.Address, dangle[1])
+		return nil
 	}
 	backend := lbBackend.FindStringSubmatch(value)
 	if backend == nil {

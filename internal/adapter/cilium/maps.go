@@ -125,7 +125,7 @@ func (m *mapsDump) list(d *adapter.Dump) []adapter.Frontend {
 		for _, s := range fe.slots {
 			b, found := m.backends[s.backend]
 			if !found {
-				d.Problemf(s.line, "slot %d of %s names backend %s, which is not in the map", s.slot, fe.Address, s.backend)
+				d.Oddf(s.line, "slot %d of %s names backend %s, which is not in the map", s.slot, fe.Address, s.backend)
 				continue
 			}
 			b.State = slotState(b.State, s.slot <= fe.usable)

@@ -118,14 +118,18 @@ func ParseServiceListJSON(r io.Reader) adapter.Dump {
 	d := adapter.Dump{Source: serviceListSource}
 	decoder := json.NewDecoder(r)
 	if token, err := decoder.Token(); err != nil || token != json.Delim('[') {
-		d.Problemf(1, "it is no list of services")
+		d.Cut(1, "it is no list of services")
 		return d
 	}
 	for i := 1; decoder.More(); i++ {
 		var s service
 		if err := decoder.Decode(&s); err != nil {
-			d.Problemf(1, "service %d of the list: %v; nothing is read from here on", i, err)
+			d.Cut(1, "service %d of the list: %v", i, err)
 			return d
+		}
+		if s.Status.Realized == nil {
+			d.Oddf(1, "service %d of the list is not in force yet", i)
+			continue
 		}
 		if err := s.add(&d); err != nil {
 			d.Problemf(1, "service %d of the list: %v", i, err)
@@ -137,9 +141,6 @@ func ParseServiceListJSON(r io.Reader) adapter.Dump {
 
 func (s service) add(d *adapter.Dump) error {
 	realized := s.Status.Realized
-	if realized == nil {
-		return fmt.Errorf("it is not in force yet")
-	}
 	address, err := joinAddress(realized.Frontend.IP, realized.Frontend.Port)
 	if err != nil {
 		return err

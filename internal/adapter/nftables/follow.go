@@ -105,7 +105,7 @@ func (t *table) backends(d *adapter.Dump, name string) []adapter.Backend {
 			seen[target] = true
 			i := slices.IndexFunc(t.chains[target], func(r rule) bool { return r.destination.IsValid() })
 			if i < 0 {
-				d.Problemf(1, "%s leads to %s, which leads nowhere", name, target)
+				d.Oddf(1, "%s leads to %s, which leads nowhere", name, target)
 				continue
 			}
 			out = append(out, adapter.Backend{Address: t.chains[target][i].destination, State: adapter.Active})

@@ -51,18 +51,18 @@ func Parse(r io.Reader) adapter.Dump {
 	rs := ruleset{d: &d, tables: map[model.Family]*table{}}
 	decoder := json.NewDecoder(r)
 	if err := open(decoder); err != nil {
-		d.Problemf(1, "it is no list of nftables: %v", err)
+		d.Cut(1, "it is no list of nftables: %v", err)
 		return d
 	}
 	for i := 1; decoder.More(); i++ {
 		var e element
 		if err := decoder.Decode(&e); err != nil {
-			d.Problemf(1, "element %d of the list: %v; nothing is read from here on", i, err)
+			d.Cut(1, "element %d of the list: %v", i, err)
 			break
 		}
 		rs.add(e)
 	}
-	if len(rs.tables) == 0 {
+	if len(rs.tables) == 0 && d.Silent == "" {
 		d.Silent = "there is no table kube-proxy: kube-proxy does not run in nftables mode here"
 	}
 	for _, family := range []model.Family{model.IPv4, model.IPv6} {
