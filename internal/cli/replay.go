@@ -30,12 +30,20 @@ after which one does not, and when it held again:
   apiserver-empty    default/kubernetes, and the Services of --retain, have backends
   address-contested  one Service claims an address, port and protocol
 
-The exit status is 1 if there is such an event.`,
+With --impl it compares what another proxy's tools printed on the node with what should
+have been at that moment: dumps of Cilium, or of kube-proxy's iptables, nftables or
+IPVS, each after a line "# time: 2026-01-02T15:04:05Z", or in a file with the time in
+its name.
+
+  impl-differs       the other proxy serves what the objects ask for
+
+The exit status is 1 if something did not hold.`,
 		Example: e.examples(
 			"fairlead replay journal.db",
 			"fairlead replay journal.db --check",
 			"fairlead replay journal.db --at 2026-11-20T10:00:05Z --node-name n1 -o json",
-			"fairlead replay journal.db --at-version 4711 --retain-limit 0"),
+			"fairlead replay journal.db --at-version 4711 --retain-limit 0",
+			"fairlead replay journal.db --node-name n1 --impl cilium.txt"),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				return nil
@@ -46,11 +54,15 @@ The exit status is 1 if there is such an event.`,
 	o := addNodeFlags(cmd)
 	o.addMoment(cmd)
 	check := cmd.Flags().Bool("check", false, "name the first events after which something does not hold")
+	impl := addImplFlags(cmd)
 	output := outputFlag(cmd, "json", "yaml", "wide")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		o.recorded.journal = args[0]
-		if *check {
-			return e.checkJournal(cmd.Context(), o, output)
+		if err := impl.check(); err != nil {
+			return seeHelp(cmd, "%w", err)
+		}
+		if *check || impl.given() {
+			return e.checkJournal(cmd.Context(), o, *check, impl, output)
 		}
 		w, err := o.read(cmd.Context(), e)
 		if err != nil {
@@ -71,7 +83,9 @@ type checkAnswer struct {
 	Findings      []replay.Finding `json:"findings"`
 }
 
-func (e *env) checkJournal(ctx context.Context, o *objectFlags, output *format) error {
+// checkJournal looks for what did not hold by the journal itself, by the dumps
+// of another proxy, or by both.
+func (e *env) checkJournal(ctx context.Context, o *objectFlags, own bool, impl *implFlags, output *format) error {
 	to, err := o.recorded.moment(time.Now())
 	if err != nil {
 		return err
@@ -85,12 +99,29 @@ func (e *env) checkJournal(ctx context.Context, o *objectFlags, output *format) 
 	if err != nil {
 		return err
 	}
+	recorded, err := impl.open()
+	if err != nil {
+		return err
+	}
+	defer recorded.close()
+	other, err := impl.comparison(ctx, e, p.journal, recorded)
+	if err != nil {
+		return err
+	}
+	options.Observe = other.Step
 	report, err := replay.Check(ctx, p.journal, options, to)
 	p.problems = report.Problems
 	if err := p.torn(err); err != nil {
 		return fmt.Errorf("replay %s: %w", o.recorded.journal, err)
 	}
 	e.tell(report.Summary, options.Node.Name)
+	if !own {
+		report.Findings = nil
+	}
+	if impl.given() {
+		report.Findings = join(report.Findings, other.Finish())
+		e.tellCompared(other)
+	}
 	if err := e.printCheck(output, report, options.Node.Name); err != nil {
 		return err
 	}

@@ -35,10 +35,15 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	recordings, err := filepath.Abs("../adapter/recording/testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/scripts",
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("EXAMPLES", examples)
+			env.Setenv("RECORDINGS", recordings)
 			env.Setenv(socketEnv, filepath.Join(env.WorkDir, "agent.sock"))
 			env.Setenv("TZ", "UTC")
 			return nil
