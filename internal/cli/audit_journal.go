@@ -95,11 +95,11 @@ func clockText(c correlation.Clock) string {
 	if by < 0 {
 		apart, by = "ahead of", -by
 	}
-	source := fmt.Sprintf("by %d pairs of an event and its record", c.Pairs)
+	source := fmt.Sprintf("by %s of an event and its record", plural(c.Pairs, "pair"))
 	if c.Pairs == 0 {
 		source = "as far as the times in managedFields tell"
 	}
-	return fmt.Sprintf("the clock of %s is %s %s the recorder's, %s", c.Server, by.Round(time.Millisecond), apart, source)
+	return fmt.Sprintf("the clock of %s is %s %s the recorder's, %s", c.Server, by.Round(10*time.Millisecond), apart, source)
 }
 
 func (e *env) printJoin(f *auditFlags, answer auditAnswer) error {

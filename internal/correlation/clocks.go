@@ -18,6 +18,8 @@ const (
 	samples = 101
 	// enough pairs of a server need no look-ups for more.
 	enough = 7
+	// witnesses are how many pairs it takes to believe that a clock is far off.
+	witnesses = 3
 	// lookUps bounds how often one asks for a pair of a server in advance, and
 	// headRecords how many of a file's records are looked at for that.
 	lookUps     = 40
@@ -80,6 +82,12 @@ func (c *clocks) learn(r audit.Record, e journal.Event) {
 	}
 }
 
+// agrees says whether pairs agree on a clock. That an object and its
+// version are called alike in the log of another cluster is chance.
+func (one *clock) agrees() bool {
+	return len(one.last) >= witnesses && quantile(one.last, 0.75)-quantile(one.last, 0.25) < near
+}
+
 // quantile needs a difference.
 func quantile(differences []time.Duration, share float64) time.Duration {
 	sorted := slices.Sorted(slices.Values(differences))
@@ -121,6 +129,9 @@ func survey(ctx context.Context, j *journal.Journal, files []string, kinds map[r
 	// What served to put the records in order is learned anew from pairs that are
 	// seen together.
 	for _, one := range c.servers {
+		if (one.behind-c.usual).Abs() > window && !one.agrees() {
+			one.behind = c.usual
+		}
 		one.last, one.pairs = nil, 0
 	}
 	return c, nil

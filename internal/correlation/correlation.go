@@ -335,7 +335,7 @@ func (j *join) finish(ctx context.Context) error {
 	}
 	j.report.Clocks = j.desk.clocks.answer()
 	j.report.Writers = j.results.sortedWriters()
-	j.report.Unseen, j.report.UnseenOmitted = j.results.unseen, j.results.unseenOmitted
+	j.report.Unseen, j.report.UnseenOmitted = append(j.report.Unseen, j.results.unseen...), j.results.unseenOmitted
 	if err := j.storms(ctx); err != nil {
 		return err
 	}

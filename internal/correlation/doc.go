@@ -5,10 +5,13 @@
 // changes no log explains and why, and which requests the journal knows nothing
 // of.
 //
-// Both are read once, side by side, by time. In memory are what lies within a
-// minute, the version of each object of the journal, and a bounded number of
-// results; nothing that grows with the length of the logs. What a change means
-// for a Service may not enter, nor who prints the answer.
+// Both are read once, side by side, by time. In memory are what lies within half
+// a minute (50 000 events and as many records at most), 16 bytes for each object
+// of the journal, and bounded numbers of results; nothing that grows with the
+// length of the logs. BenchmarkGigabyte holds this to 60 s and 256 MiB of heap
+// for 1 GB of log; on two cores of a busy machine, with 87 000 events in the
+// journal, it took 15 s and 25 MiB. What a change means for a Service may not
+// enter, nor who prints the answer.
 //
 // # What fits
 //

@@ -227,6 +227,15 @@ func TestClocksThatDiffer(t *testing.T) {
 			}
 		})
 	}
+	t.Run("one object and version of the same name, years ago, are of another cluster", func(t *testing.T) {
+		s := &story{}
+		s.event(0, services, journal.Added, "web", "10", "kubectl")
+		s.event(minute, services, journal.Added, "api", "11", "kubectl")
+		s.record("a", line{after: -10_000 * time.Hour, verb: "create", name: "web", version: "10"})
+		if _, err := s.run(t, ""); !errors.Is(err, ErrApart) {
+			t.Errorf("err = %v, want %v", err, ErrApart)
+		}
+	})
 	t.Run("without any version the times in managedFields tell", func(t *testing.T) {
 		s := &story{}
 		for i := range 20 {
