@@ -68,6 +68,9 @@ func (r *recordedFlags) moment(now time.Time) (replay.Moment, error) {
 	return replay.Moment{Time: at, Version: r.version}, err
 }
 
+// doing is what takes long with a large journal.
+func (r *recordedFlags) doing() string { return "replaying " + r.journal }
+
 // played is a moment of a journal. Close it.
 type played struct {
 	journal  *journal.Journal
@@ -108,7 +111,9 @@ func (o *objectFlags) playTo(ctx context.Context, e *env, p *played, to replay.M
 	if p.engine, err = replay.New(options); err != nil {
 		return err
 	}
+	done := e.whileBusy(o.recorded.doing)
 	p.summary, err = p.engine.Run(ctx, p.journal, to)
+	done()
 	p.problems = p.engine.Problems()
 	if err := p.torn(err); err != nil {
 		return fmt.Errorf("replay %s: %w", o.recorded.journal, err)

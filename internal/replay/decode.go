@@ -43,23 +43,21 @@ type input struct {
 	ours     bool // it is of a kind that rows are made of
 }
 
-// decoder turns the content of events into typed objects. One goroutine uses it.
+// decoder turns the content of events into typed objects. It is for any number
+// of goroutines.
 type decoder struct {
 	convert  *reflector.Converter
 	nodeName string // of other Nodes nothing is read
 	options  json.Options
-	known    map[string]discoveryv1.Endpoint // by their text
+	known    known
 }
 
-// knownEndpoints bounds what a decoder remembers.
-const knownEndpoints = 1 << 15
+// lenient is as encoding/json has it, for old contents are what they are.
+var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 
 func newDecoder(convert *reflector.Converter, nodeName string) *decoder {
-	d := &decoder{convert: convert, nodeName: nodeName, known: map[string]discoveryv1.Endpoint{}}
-	d.options = json.JoinOptions(
-		// As encoding/json has it, for old contents are what they are.
-		jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true),
-		json.WithUnmarshalers(json.UnmarshalFromFunc(d.endpoint)))
+	d := &decoder{convert: convert, nodeName: nodeName}
+	d.options = json.JoinOptions(lenient, json.WithUnmarshalers(json.UnmarshalFromFunc(d.endpoint)))
 	return d
 }
 
@@ -70,17 +68,14 @@ func (d *decoder) endpoint(from *jsontext.Decoder, into *discoveryv1.Endpoint) e
 	if err != nil {
 		return err
 	}
-	if known, ok := d.known[string(text)]; ok {
-		*into = known
+	if endpoint, ok := d.known.find(text); ok {
+		*into = endpoint
 		return nil
 	}
-	if err := json.Unmarshal(text, into, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)); err != nil {
+	if err := json.Unmarshal(text, into, lenient); err != nil {
 		return err
 	}
-	if len(d.known) >= knownEndpoints {
-		clear(d.known)
-	}
-	d.known[string(text)] = *into
+	d.known.add(text, *into)
 	return nil
 }
 

@@ -40,9 +40,10 @@ var ErrTooEarly = errors.New("nothing is known of that time")
 // errNothing is a journal from which no row can be made.
 var errNothing = errors.New("the journal has no event of a Service, an EndpointSlice or the Node: record these kinds")
 
-// filter picks the events of the kinds that rows are made of.
+// filter picks the events of the kinds that rows are made of. Only findings tell
+// what changed.
 func filter() journal.Filter {
-	var f journal.Filter
+	f := journal.Filter{NoDiff: true}
 	for _, k := range kinds {
 		f.Kinds = append(f.Kinds, k.Resource)
 	}
@@ -192,10 +193,9 @@ func (e *Engine) read(ctx context.Context, readers *sync.WaitGroup, j *journal.J
 	ordered, work := make(chan *batch, batchesAhead), make(chan *batch, batchesAhead)
 	for range runtime.GOMAXPROCS(0) {
 		readers.Go(func() {
-			decoder := newDecoder(&e.convert, e.options.Node.Name)
 			for b := range work {
 				for i := range b.inputs {
-					b.inputs[i] = decoder.decode(b.inputs[i].event)
+					b.inputs[i] = e.decoder.decode(b.inputs[i].event)
 				}
 				close(b.done)
 			}
