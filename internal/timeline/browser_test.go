@@ -161,6 +161,13 @@ func (b *browser) heard() (requests, trouble []string) {
 	return requests, trouble
 }
 
+// troubled says whether the page complained.
+func (b *browser) troubled() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.trouble) > 0
+}
+
 // send sends a command and waits for its answer.
 func (b *browser) send(method string, params any) (json.RawMessage, error) {
 	if params == nil {
@@ -236,7 +243,7 @@ func eval[T any](b *browser, script string) T {
 func (b *browser) until(condition string) {
 	b.t.Helper()
 	for end := time.Now().Add(patience); !eval[bool](b, condition); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
+		if b.troubled() || time.Now().After(end) {
 			_, trouble := b.heard()
 			b.t.Fatalf("never came true: %s\n%s", condition, strings.Join(trouble, "\n"))
 		}

@@ -83,7 +83,7 @@ func TestALargePageDoesNotFreeze(t *testing.T) {
 		{"all", "document.getElementById('query').value = '', document.getElementById('filter').requestSubmit(), document.getElementById('all').click(), document.getElementById('whole').click()"},
 	}
 	for _, step := range steps {
-		longest := eval[[]float64](b, `(async () => {
+		took := eval[[]float64](b, `(async () => {
 			frames_.length = 0;
 			const begin = performance.now();
 			for (let n = 0; n < 12; n++) {
@@ -91,11 +91,12 @@ func TestALargePageDoesNotFreeze(t *testing.T) {
 				await new Promise(end => requestAnimationFrame(() => requestAnimationFrame(end)));
 			}
 			const sorted = frames_.toSorted((a, b) => a - b);
-			return [sorted[Math.floor(sorted.length / 2)], sorted.at(-1), (performance.now() - begin) / 12];
+			// Two of three frames only wait: this is the median of the others.
+			return [sorted[Math.floor(sorted.length * 5 / 6)], sorted.at(-1), (performance.now() - begin) / 12];
 		})()`)
-		t.Logf("%s: longest frame %.1f ms, whole step %.1f ms", step.name, longest[1], longest[2])
-		if longest[1] > 250 || longest[2] > 1500 {
-			t.Errorf("%s: a frame took %.0f ms, a step %.0f ms", step.name, longest[1], longest[2])
+		t.Logf("%s: frames of %.1f ms, the longest %.1f ms, whole step %.1f ms", step.name, took[0], took[1], took[2])
+		if took[0] > 160 || took[2] > 1500 {
+			t.Errorf("%s: frames of %.0f ms, a step of %.0f ms", step.name, took[0], took[2])
 		}
 	}
 	t.Logf("%.1f MB; first paint after %.0f ms, ready after %v", float64(size)/1e6, paint, ready)

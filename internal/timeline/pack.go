@@ -222,13 +222,13 @@ func extent(d Data) Span {
 	for _, m := range d.Marks {
 		cover(m.Time)
 	}
+	if asked {
+		return span
+	}
 	for _, s := range d.Services {
 		for _, p := range s.Series {
 			cover(p.Time)
 		}
-	}
-	if asked {
-		return span
 	}
 	for _, g := range d.Gaps {
 		cover(g.From)

@@ -104,7 +104,7 @@ func TestPage(t *testing.T) {
 		{"a filter with an unknown key says which keys there are", refusesFilter},
 		{"wheel, drag, keys and double click change the time that is shown", zooms},
 		{"a click on an event, finding, record or gap shows its details", showsDetails},
-		{"the table goes by keys, and Enter shows a diff", tableByKeys},
+		{"the table begins at the finding, goes by keys, and Enter shows a diff", tableByKeys},
 		{"the address brings back time, filter and event", remembers},
 		{"n and p go through the findings", stepsFindings},
 		{"the switch goes from the system's colours to light and dark", switchesTheme},
@@ -257,9 +257,12 @@ func showsDetails(t *testing.T, b *browser) {
 
 func tableByKeys(t *testing.T, b *browser) {
 	eval[bool](b, "document.getElementById('table').focus() ?? true")
-	b.key("ArrowDown")
-	b.key("ArrowDown")
-	b.until("document.querySelector('#rows .row.at')?.textContent.includes('EndpointSlice')")
+	for _, step := range []struct{ key, version string }{{"", "412"}, {"ArrowDown", "418"}, {"End", "320"}, {"Home", "319"}, {"ArrowUp", "319"}, {"ArrowDown", "412"}} {
+		if step.key != "" {
+			b.key(step.key)
+		}
+		b.until("document.querySelector('#rows .row.at')?.children[5].textContent === " + quote(step.version))
+	}
 	if got := eval[string](b, "document.getElementById(document.getElementById('table').getAttribute('aria-activedescendant')).textContent"); !strings.Contains(got, "412") {
 		t.Errorf("the active row is %q", got)
 	}

@@ -44,7 +44,8 @@ type Span struct {
 
 // Service is how many backends a Service had.
 type Service struct {
-	Name   string  `json:"name"` // namespace/name
+	Name string `json:"name"` // namespace/name
+	// Series may begin before the span, with what was in force when that began.
 	Series []Point `json:"series"`
 }
 

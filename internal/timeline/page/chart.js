@@ -103,10 +103,10 @@ function openChart(app) {
     const button = (title, query, attributes, ...children) => element('button', { type: 'button', title, onclick: () => app.setQuery(query), ...attributes }, ...children);
     if (lane.kind === 'service') {
       const { zero } = lane.service;
-      return button(lane.title + (zero ? ' lost all its backends' : ''), '"' + lane.title + '"', { class: zero ? 'zero' : undefined }, name((zero ? '⚠ ' : '') + lane.title));
+      return button(lane.title + (zero ? ' lost all its backends' : ''), '"' + lane.title + '"', { class: zero ? 'zero' : undefined }, name((zero ? '⚠\u00a0' : '') + lane.title));
     }
     if (lane.kind === 'writer') return button(`${lane.title}: ${plural(lane.count, 'event', 'events')}`, quoteTerm('manager', lane.title), {}, name(lane.title), count());
-    if (lane.kind === 'audit') return element('span', { title: `${lane.title}: ${plural(lane.count, 'record', 'records')}` }, name(lane.title), count());
+    if (lane.kind === 'audit') return element('span', { title: `${lane.server || unknown}: ${plural(lane.count, 'record', 'records')}` }, name(lane.title), count());
     return element('span', { class: lane.kind === 'heading' ? 'heading' : undefined }, name(lane.title));
   }
 

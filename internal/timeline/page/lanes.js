@@ -48,7 +48,16 @@ function writerLanes(events, places) {
 function auditLanes(marks, places) {
   const counts = new Map();
   for (const i of places) counts.set(marks.server[i], (counts.get(marks.server[i]) ?? 0) + 1);
-  return [...counts].sort(([a], [b]) => (a < b ? -1 : 1)).map(([server, count]) => ({ kind: 'audit', title: server || unknown, server, count }));
+  const servers = [...counts.keys()].sort();
+  const common = commonFolder(servers).length;
+  return servers.map(server => ({ kind: 'audit', title: server.slice(common) || unknown, server, count: counts.get(server) }));
+}
+
+// commonFolder is what all paths begin with, up to a slash.
+function commonFolder(paths) {
+  let common = paths[0]?.slice(0, paths[0].lastIndexOf('/') + 1) ?? '';
+  while (!paths.every(path => path.startsWith(common))) common = common.slice(0, common.lastIndexOf('/', common.length - 2) + 1);
+  return common;
 }
 
 // lanesBetween are those of which a part lies between two heights.

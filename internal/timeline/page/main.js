@@ -40,8 +40,14 @@ function start() {
     else panel.show(thing, focus);
     const time = chosenTime();
     if (follow && (time < app.view.from || time > app.view.to)) app.view.pan(time - app.view.span / 2 - app.view.from);
-    if (thing?.kind === 'event') table.reveal(thing.index);
+    reveal(thing);
     repaint();
+  }
+
+  // reveal shows in the table the event that a thing is, or came of.
+  function reveal(thing) {
+    const place = thing?.kind === 'finding' ? data.events.place(data.findings[thing.index].event) : thing?.kind === 'event' ? thing.index : undefined;
+    if (place !== undefined) table.reveal(place);
   }
 
   function chosenTime() {
@@ -68,6 +74,7 @@ function start() {
   const first = openHeadline(app);
   if (first !== undefined) app.view.set(...around(data, first));
   setQuery('');
+  if (first !== undefined) reveal({ kind: 'finding', index: first.index });
   readHash(app);
   window.addEventListener('hashchange', () => readHash(app));
   new ResizeObserver(repaint).observe(byID('lanes'));
@@ -91,7 +98,7 @@ function openTools(app, chart) {
   for (const [mark, words] of [['▲', 'added'], ['●', 'modified'], ['✕', 'deleted or found gone'], ['○', 'there before'], ['▤', 'many: the higher, the more'], ['▨', 'no backends left']]) {
     byID('legend').append(element('span', {}, element('i', {}, mark), element('b', {}, words)));
   }
-  byID('legend').append(element('span', {}, 'wheel: zoom · drag: select · shift: move · double click: all · keys: + − ← → 0, findings: n p'));
+  byID('legend').append(element('span', { class: 'keys' }, 'wheel: zoom · drag: select · shift: move · double click: all · keys: + − ← → 0, findings: n p'));
 }
 
 // later runs what it is given once, after the last of calls that come quickly.

@@ -104,25 +104,26 @@ function paintGapBands(brush, gaps, height) {
 
 function paintFindings(brush, findings, y, height, chosen) {
   const { context, tokens, x, view, left, right } = brush;
-  const middle = y + height / 2;
   for (const finding of findings) {
+    // Of one moment, both an alarm and a warning are seen.
     const alarm = finding.severity === 'alarm';
+    const middle = alarm ? y + height / 2 - 3 : y + height - 7;
     const part = clip(brush, finding.from, finding.to ?? (alarm ? view.last : finding.from), 0);
     if (part === undefined) continue;
     context.fillStyle = tokens[alarm ? 'alarm-mark' : 'warning-mark'];
     context.globalAlpha = 0.45;
-    context.fillRect(part.x, middle - 2.5, part.width, 5);
+    context.fillRect(part.x, middle - 2, part.width, alarm ? 5 : 3);
     context.globalAlpha = 1;
     const at = x(finding.from);
     if (at < left - 8 || at > right + 8) continue;
-    paintShape(brush, alarm ? 'diamond' : 'flag', at, middle, 7);
+    paintShape(brush, alarm ? 'diamond' : 'flag', at, middle, alarm ? 7 : 4.5);
     if (finding !== chosen) continue;
     context.strokeStyle = tokens.text;
     context.strokeRect(at - 10, middle - 10, 20, 20);
   }
 }
 
-// paintPoints draws things that happened at a moment, by lane: shapes while they
+// paintPoints draws things that happened at a moment, by lane: shapes where they
 // have room, otherwise how dense they are, with the part that went in alarm.
 function paintPoints(brush, { times, places, laneOf, shapeOf }, lanes, scroll) {
   const { view, left, right, x } = brush;
@@ -131,7 +132,6 @@ function paintPoints(brush, { times, places, laneOf, shapeOf }, lanes, scroll) {
   const counts = lanes.map(() => new Uint32Array(columns));
   const gone = lanes.map(() => new Uint32Array(columns));
   const lasts = lanes.map(() => new Int32Array(columns));
-  const totals = lanes.map(() => 0);
   const [first, end] = placesBetween(places, times, view.from, view.to);
   for (let p = first; p < end; p++) {
     const i = places[p];
@@ -140,14 +140,12 @@ function paintPoints(brush, { times, places, laneOf, shapeOf }, lanes, scroll) {
     const column = ((x(times[i]) - left) / columnWidth) | 0;
     counts[lane][column]++;
     lasts[lane][column] = i;
-    totals[lane]++;
     if (shapeOf(i) === 'cross') gone[lane][column]++;
   }
   lanes.forEach((lane, l) => {
     const middle = lane.top - scroll + lane.height / 2;
-    const sparse = totals[l] * 8 <= right - left;
     const single = c => { const i = lasts[l][c]; paintShape(brush, shapeOf(i), x(times[i]), middle, 3.5); };
-    paintColumns(brush, lane, lane.top - scroll, counts[l], gone[l], columnWidth, sparse ? single : undefined);
+    paintColumns(brush, lane, lane.top - scroll, counts[l], gone[l], columnWidth, single);
   });
 }
 
@@ -158,8 +156,8 @@ function paintColumns({ context, tokens, left }, lane, y, counts, gone, width, s
   const singles = [];
   counts.forEach((count, c) => {
     if (count === 0) return;
-    if (count === 1 && single) return void singles.push(c);
-    const height = Math.max(room * Math.log2(1 + count) / most, 4);
+    if (count === 1 && isAlone(counts, c)) return void singles.push(c);
+    const height = Math.max(room * Math.log2(1 + count) / most, 6);
     bars.rect(left + c * width, y + lane.height - 3 - height, width - 0.5, height);
     if (gone[c] > 0) ends.rect(left + c * width, y + lane.height - 3 - height, width - 0.5, Math.max(height * gone[c] / count, 2.5));
   });
@@ -169,6 +167,9 @@ function paintColumns({ context, tokens, left }, lane, y, counts, gone, width, s
   context.fill(ends);
   for (const c of singles) single(c);
 }
+
+// isAlone says that the columns around one leave room for a shape.
+const isAlone = (counts, c) => !(counts[c - 2] || counts[c - 1] || counts[c + 1] || counts[c + 2]);
 
 // placesBetween is the range of places whose times lie in a span.
 function placesBetween(places, times, from, to) {

@@ -42,11 +42,11 @@ function openPanel(app) {
         ['Version', events.version[i]], ['Event', String(events.id[i])],
         ...records.map(m => ['Audit', `${marks.user(m)}: ${marks.verb(m)}, noted by ${marks.server[m]}`]),
       ]),
+      element('h3', {}, 'What changed'),
+      ...showDiff(events, i),
       element('div', { class: 'acts' },
         action('Its events only', () => app.setQuery([quoteTerm('kind', events.kind(i)), quoteTerm('object', events.what(i))].join(' '))),
         action('← Before', () => neighbour(i, -1)), action('After →', () => neighbour(i, 1))),
-      element('h3', {}, 'What changed'),
-      ...showDiff(events, i),
     ];
   }
 

@@ -72,13 +72,13 @@ function openTable(app) {
   table.addEventListener('scroll', paint);
   return {
     paint,
-    // reveal scrolls to an event, if it is among those that are shown.
+    // reveal scrolls until an event is amid the rows, if it is one of them.
     reveal: place => {
       paint();
       const row = rowOf(place);
       if (row === undefined) return;
       at = place;
-      scrollTo(row);
+      table.scrollTop = (row + 1.5) * rowHeight - table.clientHeight / 2;
       paint();
     },
   };
