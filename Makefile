@@ -122,7 +122,7 @@ components: ## build etcd, kube-apiserver and kubectl for the tests, once
 .PHONY: deps
 deps: ## install what the tests need of the machine, if it is missing
 	hack/install-missing gcc=gcc /usr/include/stdlib.h=libc6-dev /etc/ssl/certs/ca-certificates.crt=ca-certificates \
-		curl=curl nc=netcat-openbsd iperf3=iperf3
+		curl=curl nc=netcat-openbsd iperf3=iperf3 chromium=chromium
 
 .PHONY: clean
 clean: ## remove what was built here (not the cache of test components)
