@@ -26,6 +26,8 @@ const manyEvents = 200_000
 type timelineFlags struct {
 	objects      *objectFlags
 	journal      string
+	logs         []string // of audit
+	policy       string
 	kinds        []string
 	since, until string
 	page, data   string
@@ -41,11 +43,14 @@ opens on it. It loads nothing and sends nothing, so it can be mailed and kept.
 
 Backends are counted as an agent on one node would have them, and findings are those of
 replay --check. The flags about events do not touch these: they need all that went before.
+With --audit-log it also shows the writes that API servers noted, each with the event
+that it brought about, and the changes that no log explains.
 
 With --data it writes the same as JSON. The exit status is 1 if there is a finding.`,
 		Example: e.examples(
 			"fairlead timeline journal.db",
 			"fairlead timeline journal.db --since 30m -o incident.html",
+			"fairlead timeline journal.db --audit-log cp1/audit.log,cp2/audit.log",
 			"fairlead timeline journal.db --kind services,endpointslices --data incident.json"),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
@@ -74,6 +79,8 @@ func addTimelineFlags(cmd *cobra.Command) *timelineFlags {
 	f.objects.recorded = r
 	addRetentionFlags(cmd, &r.retain, &r.retainLimit)
 	flags := cmd.Flags()
+	flags.StringSliceVar(&f.logs, "audit-log", nil, "audit log in `FILE`, plain or gzip; may be given several times")
+	flags.StringVar(&f.policy, "policy", "", "the servers' audit policy in `FILE`, which explains what no log has")
 	flags.StringSliceVar(&f.kinds, "kind", nil, "only events of these `KINDS`: Service, services, leases.coordination.k8s.io")
 	flags.StringVar(&f.since, "since", "", "only what was from this `TIME` on: 2026-01-02T15:04:05Z, or how long ago: 30m")
 	flags.StringVar(&f.until, "until", "", "only what was before this `TIME`, written likewise")
@@ -85,19 +92,30 @@ func addTimelineFlags(cmd *cobra.Command) *timelineFlags {
 // refuseOwnInput keeps a slip of the hand from writing over what one wanted to
 // look at.
 func (f *timelineFlags) refuseOwnInput() error {
+	if f.policy != "" && len(f.logs) == 0 {
+		return errors.New("--policy is about audit logs: give --audit-log too")
+	}
 	if f.page == f.data {
 		return fmt.Errorf("--output and --data both name %s: give them two files", f.page)
 	}
-	input, err := os.Stat(f.journal)
-	if err != nil {
-		return nil // whoever reads it says so
-	}
 	for _, path := range []string{f.page, f.data} {
-		if output, err := os.Stat(path); err == nil && os.SameFile(input, output) {
-			return fmt.Errorf("%s is the journal: name another file for what is written", path)
+		for _, input := range append([]string{f.journal, f.policy}, f.logs...) {
+			if sameFile(path, input) {
+				return fmt.Errorf("%s is what is read: name another file for what is written", path)
+			}
 		}
 	}
 	return nil
+}
+
+// sameFile says whether both names are of one file that is there.
+func sameFile(a, b string) bool {
+	one, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	other, err := os.Stat(b)
+	return err == nil && os.SameFile(one, other)
 }
 
 func (e *env) timeline(ctx context.Context, f *timelineFlags) error {
@@ -116,10 +134,8 @@ func (e *env) timeline(ctx context.Context, f *timelineFlags) error {
 	if err := e.writeTimeline(f, g.data); err != nil {
 		return err
 	}
-	if err := e.report(g.problems); err != nil {
-		return err
-	}
-	if len(g.data.Findings) > 0 {
+	reported := errors.Join(e.report(g.problems), e.reportLosses(g.losses))
+	if reported != nil || len(g.data.Findings) > 0 {
 		return errFindings
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/fairlead-io/fairlead/internal/audit"
 	"github.com/fairlead-io/fairlead/internal/journal"
 	"github.com/fairlead-io/fairlead/internal/model"
 	"github.com/fairlead-io/fairlead/internal/reflector"
@@ -24,6 +25,8 @@ type gathered struct {
 	data     timeline.Data
 	problems []reflector.Problem
 	lost     bool // a part of the journal
+	sources  []string
+	losses   audit.Losses
 	filter   journal.Filter
 	doing    atomic.Pointer[string] // for people who wait
 }
@@ -38,8 +41,7 @@ func (f *timelineFlags) gather(ctx context.Context, e *env, j *journal.Journal, 
 	if g.filter.Until, err = readTime("--until", f.until, now); err != nil {
 		return nil, err
 	}
-	name := filepath.Base(f.journal)
-	g.data.Title, g.data.Source = name, "journal "+name
+	g.data.Title = filepath.Base(f.journal)
 	defer e.whileBusy(func() string { return *g.doing.Load() })()
 	for _, step := range []struct {
 		doing string
@@ -47,12 +49,15 @@ func (f *timelineFlags) gather(ctx context.Context, e *env, j *journal.Journal, 
 	}{
 		{"reading events", func() error { return g.readEvents(ctx, j) }},
 		{"replaying the journal", func() error { return g.replay(ctx, e, j, f.objects) }},
+		{"joining audit logs with the journal", func() error { return g.readAudit(ctx, j, f) }},
 	} {
 		g.doing.Store(&step.doing)
 		if err := step.do(); err != nil {
 			return nil, err
 		}
 	}
+	g.data.Source = strings.Join(g.sources, ", ")
+	slices.SortStableFunc(g.data.Findings, func(a, b timeline.Finding) int { return a.Time.Compare(b.Time) })
 	return g, nil
 }
 
@@ -122,15 +127,15 @@ func (g *gathered) replay(ctx context.Context, e *env, j *journal.Journal, o *ob
 	if err != nil {
 		return err
 	}
-	s := series{since: g.filter.Since, points: map[model.Name][]timeline.Point{}}
+	s := series{}
 	options.Observe = s.observe
 	report, err := replay.Check(ctx, j, options, g.end())
 	g.problems = append(g.problems, report.Problems...)
 	if err := g.torn(err); err != nil {
 		return fmt.Errorf("replay %s: %w", o.recorded.journal, err)
 	}
-	g.data.Source += ", backends as on Node " + options.Node.Name
-	g.data.Services = s.services()
+	g.sources = append(g.sources, "backends as on Node "+options.Node.Name)
+	g.data.Services = s.services(g.filter.Since)
 	for _, finding := range report.Findings {
 		g.find(finding)
 	}
@@ -178,12 +183,9 @@ func (g *gathered) find(f replay.Finding) {
 }
 
 // series collects what Services had while a journal is replayed.
-type series struct {
-	since  time.Time
-	points map[model.Name][]timeline.Point
-}
+type series map[model.Name][]timeline.Point
 
-func (s *series) observe(step replay.Step) {
+func (s series) observe(step replay.Step) {
 	for i := range step.Changes {
 		change := &step.Changes[i]
 		count := replay.CountBackends(change.After)
@@ -191,13 +193,9 @@ func (s *series) observe(step replay.Step) {
 	}
 }
 
-// add takes a point that differs from the one before. What was before the time
-// that is shown counts as of its beginning.
-func (s *series) add(name model.Name, p timeline.Point) {
-	if p.Time.Before(s.since) {
-		p.Time = s.since.UTC()
-	}
-	points := s.points[name]
+// add takes a point that differs from the one before.
+func (s series) add(name model.Name, p timeline.Point) {
+	points := s[name]
 	if n := len(points); n > 0 {
 		last := points[n-1]
 		if last.Gone == p.Gone && last.Backends == p.Backends && last.Retained == p.Retained {
@@ -207,13 +205,14 @@ func (s *series) add(name model.Name, p timeline.Point) {
 			points = points[:n-1]
 		}
 	}
-	s.points[name] = append(points, p)
+	s[name] = append(points, p)
 }
 
-// services are those that there were, by name.
-func (s *series) services() []timeline.Service {
+// services are those that there were from a moment on, by name.
+func (s series) services(since time.Time) []timeline.Service {
 	var out []timeline.Service
-	for name, points := range s.points {
+	for name, points := range s {
+		points = from(points, since)
 		if len(points) == 1 && points[0].Gone {
 			continue
 		}
@@ -221,4 +220,17 @@ func (s *series) services() []timeline.Service {
 	}
 	slices.SortFunc(out, func(a, b timeline.Service) int { return strings.Compare(a.Name, b.Name) })
 	return out
+}
+
+// from cuts off what was before a moment, but for what was in force then, and,
+// where that was nothing, what there had been.
+func from(points []timeline.Point, since time.Time) []timeline.Point {
+	first := 0
+	for first+1 < len(points) && !points[first+1].Time.After(since) {
+		first++
+	}
+	for first > 0 && points[first].Backends == 0 && !points[first].Gone {
+		first--
+	}
+	return points[first:]
 }
