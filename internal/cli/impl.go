@@ -26,6 +26,7 @@ type implFlags struct {
 func addImplFlags(cmd *cobra.Command) *implFlags {
 	f := &implFlags{}
 	cmd.Flags().StringSliceVar(&f.files, "impl", nil, "compare with dumps of another proxy on the node, recorded in `FILE`; repeatable")
+	cmd.MarkFlagsMutuallyExclusive("impl", "at-version")
 	cmd.Flags().DurationVar(&f.lag, "impl-lag", 5*time.Second, "`TIME` that the other proxy may take to follow")
 	return f
 }
@@ -73,8 +74,9 @@ func (all recordings) moments(files []string) []compare.Moment {
 	return out
 }
 
-// comparison begins to compare what the flags name with a journal.
-func (f *implFlags) comparison(ctx context.Context, e *env, j *journal.Journal, all recordings) (*compare.Comparison, error) {
+// comparison begins to compare what the flags name with a journal, up to a
+// moment; the zero time is its end.
+func (f *implFlags) comparison(ctx context.Context, e *env, j *journal.Journal, all recordings, to time.Time) (*compare.Comparison, error) {
 	for _, r := range all {
 		for _, warning := range r.Warnings {
 			e.warn("%s", warning)
@@ -88,6 +90,9 @@ func (f *implFlags) comparison(ctx context.Context, e *env, j *journal.Journal, 
 	_, end, _, err := j.Extent(ctx)
 	if err != nil && !errors.Is(err, journal.ErrTorn) {
 		return nil, err
+	}
+	if !to.IsZero() && to.Before(end) {
+		end = to
 	}
 	return compare.New(compare.Options{Moments: all.moments(f.files), Lag: f.lag, Gaps: gaps, End: end}), nil
 }

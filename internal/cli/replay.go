@@ -104,7 +104,7 @@ func (e *env) checkJournal(ctx context.Context, o *objectFlags, own bool, impl *
 		return err
 	}
 	defer recorded.close()
-	other, err := impl.comparison(ctx, e, p.journal, recorded)
+	other, err := impl.comparison(ctx, e, p.journal, recorded, to.Time)
 	if err != nil {
 		return err
 	}

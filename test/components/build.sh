@@ -60,10 +60,11 @@ native() { gcc -Os -static -DVERSION="$version" -o "$out" "$kubernetes/$1"; }
 build etcd plain go.etcd.io/etcd/server/v3
 build kube-apiserver stamped cmd/kube-apiserver
 build kubectl stamped cmd/kubectl
+build kube-proxy stamped cmd/kube-proxy
 [ "${1:-}" = cluster ] || exit 0
 
 kubernetes=$(go list -m -f '{{.Dir}}' k8s.io/kubernetes)
-for name in kubelet kube-controller-manager kube-scheduler kube-proxy; do
+for name in kubelet kube-controller-manager kube-scheduler; do
 	build $name stamped cmd/$name
 done
 build coredns inside coredns

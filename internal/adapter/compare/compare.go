@@ -141,7 +141,7 @@ func (c *Comparison) Warnings() []string {
 		why string
 	}{
 		{c.skipped.before, "from before the journal knows the Services"},
-		{c.skipped.after, "from after the journal's end"},
+		{c.skipped.after, "from after the end of what was replayed"},
 		{c.skipped.unwatched, "from a time that nobody watched Services or EndpointSlices"},
 	} {
 		if s.n > 0 {
@@ -158,7 +158,7 @@ func (c *Comparison) next() {
 	switch {
 	case !c.started:
 		c.skipped.before++
-	case !c.end.IsZero() && m.Time.After(c.end.Add(c.lag)):
+	case !c.end.IsZero() && m.Time.After(c.end):
 		c.skipped.after++
 	case slices.ContainsFunc(c.gaps, func(g journal.Gap) bool { return !m.Time.Before(g.Began) && !m.Time.After(g.Ended) }):
 		c.skipped.unwatched++
