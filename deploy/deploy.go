@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package deploy carries what users apply to a cluster inside the binary, for
-// the demo.
+// the demos.
 package deploy
 
 import _ "embed"
 
-// RBAC is all that the agent may read, bound to its service account.
-//
-//go:embed rbac.yaml
-var RBAC string
+var (
+	// RBAC is all that the agent may read, bound to its service account.
+	//
+	//go:embed rbac.yaml
+	RBAC string
+	// Recorder is a recorder's Deployment, with all that it may read.
+	//
+	//go:embed recorder.yaml
+	Recorder string
+)

@@ -60,6 +60,17 @@ func nameThread(name string) error {
 	return unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(text)), 0, 0, 0)
 }
 
+// nameMachine gives what this thread starts a machine's name of its own.
+func nameMachine(host string) error {
+	if host == "" {
+		return nil
+	}
+	if err := unix.Unshare(unix.CLONE_NEWUTS); err != nil {
+		return fmt.Errorf("leave the machine's name: %w", err)
+	}
+	return unix.Sethostname([]byte(host))
+}
+
 // program is a process in a namespace.
 type program struct {
 	cmd  *exec.Cmd
@@ -67,15 +78,16 @@ type program struct {
 	err  error         // of its end
 }
 
-// startIn starts a process in the namespace, which dies with this one.
-func startIn(ns netns.NsHandle, cmd *exec.Cmd) (*program, error) {
+// startIn starts a process in the namespace, which dies with this one. It finds
+// its machine called as host says, unless that is empty.
+func startIn(ns netns.NsHandle, host string, cmd *exec.Cmd) (*program, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	p := &program{cmd: cmd, done: make(chan struct{})}
 	started := make(chan error)
 	go func() {
 		defer close(p.done)
 		// The process dies with this thread, which waits for it.
-		if err := do(ns, func() { p.live(started) }); err != nil {
+		if err := do(ns, func() { p.live(host, started) }); err != nil {
 			started <- err
 		}
 	}()
@@ -85,8 +97,11 @@ func startIn(ns netns.NsHandle, cmd *exec.Cmd) (*program, error) {
 	return p, nil
 }
 
-func (p *program) live(started chan<- error) {
-	err := p.cmd.Start()
+func (p *program) live(host string, started chan<- error) {
+	err := nameMachine(host)
+	if err == nil {
+		err = p.cmd.Start()
+	}
 	started <- err
 	if err == nil {
 		p.err = p.cmd.Wait()

@@ -92,7 +92,8 @@ func (p *plane) run(name, component string, args ...string) (*program, error) {
 	defer log.Close()
 	cmd := exec.Command(filepath.Join(p.bin, component), args...)
 	cmd.Stdout, cmd.Stderr = log, log
-	return startIn(p.ns, cmd)
+	// The machine's name is part of the name of an API server's identity lease.
+	return startIn(p.ns, name, cmd)
 }
 
 // replicaTimeout is far longer than an API server takes to start, which is some
@@ -255,7 +256,7 @@ func (p *plane) kubectl(input string, args ...string) (string, error) {
 	cmd := exec.Command(filepath.Join(p.bin, "kubectl"),
 		append([]string{"--kubeconfig=" + config, "--cache-dir=" + p.file("kubectl-cache")}, args...)...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &out, &errOut
-	kubectl, err := startIn(p.ns, cmd)
+	kubectl, err := startIn(p.ns, "", cmd)
 	if err != nil {
 		return "", err
 	}

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/fairlead-io/fairlead/deploy"
 	"github.com/fairlead-io/fairlead/internal/journal"
 )
 
@@ -35,6 +36,21 @@ rules:
 - level: RequestResponse
   verbs: [create, update, patch, delete, deletecollection]
 - level: None
+`
+
+// recorderRights bind the roles of deploy/recorder.yaml to the recorder's user.
+const recorderRights = `---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: fairlead-recorder-demo}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: fairlead-recorder}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: ` + recorderUser + `}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: fairlead-recorder-demo, namespace: kube-system}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: fairlead-recorder}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: ` + recorderUser + `}]
 `
 
 // MakeRecordingFolder makes the folder in which a recording stays. It must be
@@ -81,16 +97,19 @@ func (i *incident) record(ctx context.Context) error {
 		return nil
 	}
 	i.title("A recorder watches, and the API servers note what they are asked")
-	config, err := i.plane.kubeconfig(admin, i.plane.at.String())
+	if _, err := i.plane.kubectl(deploy.Recorder+recorderRights, "apply", "--server-side", "--filename=-"); err != nil {
+		return err
+	}
+	config, err := i.plane.kubeconfig(recorderUser, i.plane.at.String())
 	if err != nil {
 		return err
 	}
-	args := []string{"record", "--journal", filepath.Join(i.plane.keep, journalFile), "--kubeconfig", config}
+	args := []string{"record", "--journal", filepath.Join(i.plane.keep, journalFile), "--kubeconfig", config, "--quiet"}
 	i.say("The journal and the audit logs stay in %s:\n\n$ fairlead %s", i.plane.keep, strings.Join(args, " "))
 	cmd := exec.Command(i.self, args...)
 	cmd.Env = without(os.Environ(), stageVariable)
 	cmd.Stdout, cmd.Stderr = i.errOut, i.errOut
-	if i.recorder, err = startIn(i.plane.ns, cmd); err != nil {
+	if i.recorder, err = startIn(i.plane.ns, "", cmd); err != nil {
 		return err
 	}
 	return i.until("the recorder to have seen default/kubernetes", func() (bool, error) { return i.recorded(ctx) })
