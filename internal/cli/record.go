@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"os"
 	"sync"
 	"time"
@@ -43,8 +44,8 @@ func newRecord(e *env) *cobra.Command {
 		Short: "Record what happens to objects of the API in a journal, and who writes it",
 		Long: `List and watch kinds of an API server, and keep in a journal what happens to their
 objects: every event with who wrote it and what it changed, and the times that nobody
-watched. It goes on until it is interrupted, waits for an API server that is away, and
-goes on in a journal that is there.
+watched. It goes on until it is interrupted, waits for an API server that is away, turns
+to another one that default/kubernetes names, and goes on in a journal that is there.
 
 Recorded are Services, EndpointSlices, Nodes, the Leases of the control plane (those in
 kube-system), roles and their bindings, NetworkPolicies, and what Cilium, Calico and
@@ -121,7 +122,7 @@ func (e *env) record(ctx context.Context, f *recordFlags) error {
 		return err
 	}
 	r, err := recorder.New(recorder.Config{
-		REST: client.REST(), Found: client.Found, Path: f.path, Kinds: f.kinds, Only: f.only, Namespaces: f.namespaces, Log: log,
+		REST: client.REST(), Found: client.Found, Servers: func(at []netip.AddrPort) { client.Learn(apiserver.Slices, at) }, Path: f.path, Kinds: f.kinds, Only: f.only, Namespaces: f.namespaces, Log: log,
 		Journal: journal.Options{MaxBytes: int64(f.maxSize), MaxAge: f.maxAge, Server: client.String(), Recorder: "fairlead " + buildVersion()},
 	})
 	if err != nil {

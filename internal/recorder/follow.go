@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -37,6 +38,7 @@ type follower struct {
 	states  *states
 	sink    *sink
 	found   func() <-chan struct{}
+	servers func([]netip.AddrPort) // nil: nobody needs to know
 	log     *slog.Logger
 	started time.Time
 
@@ -131,6 +133,7 @@ func (f *follower) list(ctx context.Context) error {
 		if err != nil {
 			return f.target.trouble("list", true, err)
 		}
+		f.tellServers(o)
 		events, err := f.states.see(ctx, o, journal.Listed, time.Now())
 		return f.hand(ctx, events, err)
 	})
@@ -225,6 +228,7 @@ func (f *follower) take(ctx context.Context, c change) error {
 	var events []stored
 	switch c.kind {
 	case added, modified:
+		f.tellServers(o)
 		events, err = f.states.see(ctx, o, journal.Added, now)
 	case deleted:
 		events, err = f.states.remove(ctx, o, now)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -25,6 +26,9 @@ type Config struct {
 	// it had not answered; nil where nobody tells.
 	REST  *rest.Config
 	Found func() <-chan struct{}
+	// Servers is told where API servers say that they are; nil if nobody needs to
+	// know. It may be called from several goroutines.
+	Servers func([]netip.AddrPort)
 
 	// Path is the journal's file, and Journal how it is kept.
 	Path    string
@@ -166,7 +170,7 @@ func (r *Recorder) newFollower(t target, j *journal.Journal) (f *follower, isNew
 		return nil, false
 	}
 	f = &follower{
-		target: t, api: r.api, sink: r.sink, found: r.cfg.Found, log: r.cfg.Log, started: time.Now(),
+		target: t, api: r.api, sink: r.sink, found: r.cfg.Found, servers: r.cfg.Servers, log: r.cfg.Log, started: time.Now(),
 		states: newStates(t.Kind, j, &r.room),
 	}
 	r.followers[t] = f

@@ -38,13 +38,20 @@ func diffText(e journal.Event) string {
 func TestRecord(t *testing.T) {
 	cluster := kube.Start(t)
 	cluster.Apply(webYAML)
-	r := record(t, cluster.APIServer, Config{Kinds: []string{"configmaps", "Secret"}})
+	servers := make(chan []netip.AddrPort, 100)
+	r := record(t, cluster.APIServer, Config{Kinds: []string{"configmaps", "Secret"}, Servers: func(at []netip.AddrPort) { servers <- at }})
 	r.listed(t, "services", "endpointslices.discovery.k8s.io", "nodes", "leases.coordination.k8s.io in kube-system",
 		"clusterroles.rbac.authorization.k8s.io", "networkpolicies.networking.k8s.io", "configmaps", "secrets")
 	web := func(after journal.Event) journal.Filter {
 		return journal.Filter{Kinds: []string{"services"}, Names: []string{"web"}, After: after.ID}
 	}
 
+	t.Run("where the API servers say that they are is told", func(t *testing.T) {
+		want := netip.AddrPortFrom(netip.MustParseAddr("192.0.2.1"), at(t, cluster.APIServer).Port())
+		if told := <-servers; !slices.Contains(told, want) {
+			t.Errorf("%v, want %s", told, want)
+		}
+	})
 	first := r.await(t, web(journal.Event{}))
 	t.Run("what is there when watching begins is listed, with who wrote it last", func(t *testing.T) {
 		if first.Type != journal.Listed || first.Manager != "kubectl" || first.Operation != "Apply" || len(first.Diff) > 0 {
