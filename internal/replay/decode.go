@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead/internal/journal"
 	"github.com/fairlead-io/fairlead/internal/model"
@@ -104,11 +105,13 @@ func (d *decoder) read(in *input) {
 		in.refuse("the journal does not hold the object")
 		return
 	}
-	object := [...]any{&corev1.Service{}, &discoveryv1.EndpointSlice{}, &corev1.Node{}}[in.object.Kind]
+	object := [...]metav1.Object{&corev1.Service{}, &discoveryv1.EndpointSlice{}, &corev1.Node{}}[in.object.Kind]
 	if err := json.Unmarshal(in.event.Content, object, d.options); err != nil {
 		in.refuse("its content cannot be read: %s", faultText(err))
 		return
 	}
+	// Recorders keep it beside the content.
+	object.SetResourceVersion(in.event.ResourceVersion)
 	converted, problems := d.convert.Event(object)
 	for i := range problems {
 		problems[i].File = in.place()

@@ -4,6 +4,9 @@ package replay
 
 import (
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/fairlead-io/fairlead/internal/journal"
+	"github.com/fairlead-io/fairlead/internal/model"
 )
 
 func TestReplay(t *testing.T) {
@@ -145,7 +149,37 @@ func TestMoments(t *testing.T) {
 	}
 }
 
-func TestATornJournalGivesWhatCanBeReadAndAStoppedReplayItsReason(t *testing.T) {
+func TestATornJournalGivesWhatCanBeReadOfIt(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "j")
+	events := lists()
+	for i := range 3000 {
+		events = append(events, event(3+float64(i), journal.Modified, endpointSlices, "web-1", slice("web-1", "web", "10.0.1.1", fmt.Sprintf("10.0.2.%d", i%250))))
+	}
+	j, err := journal.Create(path, journal.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(j.Append(t.Context(), events), j.Close()); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, info.Size()*3/4); err != nil {
+		t.Fatal(err)
+	}
+	if j, err = journal.Open(path); err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	report, err := Check(t.Context(), j, Options{Node: model.Node{Name: "n1"}}, Moment{})
+	if !errors.Is(err, journal.ErrTorn) || report.Summary.Events < 1000 || report.Summary.Events >= len(events) || len(report.Findings) != 0 {
+		t.Errorf("%d events of %d, findings %v, %v", report.Summary.Events, len(events), report.Findings, err)
+	}
+}
+
+func TestAReplayThatTellsNothingSaysWhy(t *testing.T) {
 	w := newWatched(t, 0)
 	if _, err := w.Run(t.Context(), recorded(t, nil), Moment{}); !errors.Is(err, errNothing) {
 		t.Errorf("an empty journal: %v", err)
@@ -154,6 +188,18 @@ func TestATornJournalGivesWhatCanBeReadAndAStoppedReplayItsReason(t *testing.T) 
 	defer cancel()
 	if _, err := w.Run(ctx, recorded(t, lists()), Moment{}); err == nil || !strings.Contains(err.Error(), "canceled") {
 		t.Errorf("a replay that was cancelled: %v", err)
+	}
+}
+
+func TestRowsHaveTheVersionOfTheEvent(t *testing.T) {
+	w := newWatched(t, 0)
+	for _, e := range lists() {
+		w.Apply(e)
+	}
+	w.Flush()
+	row, found := w.Snapshot().Service(web)
+	if !found || row.Object.ResourceVersion != "0" || len(row.Slices) != 1 || row.Slices[0].ResourceVersion != "1" {
+		t.Errorf("%+v", row)
 	}
 }
 

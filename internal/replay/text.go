@@ -4,6 +4,7 @@ package replay
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -68,8 +69,12 @@ func (c *checker) contestText(spot model.Spot, loser, winner model.Name) string 
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
+// counters change with everything else.
+var counters = []string{"/metadata/generation", "/metadata/resourceVersion"}
+
 // changeText is a diff in short.
 func changeText(diff []journal.Change) string {
+	diff = slices.DeleteFunc(diff, func(c journal.Change) bool { return slices.Contains(counters, c.Path) })
 	if len(diff) == 0 {
 		return ""
 	}
