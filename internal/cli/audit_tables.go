@@ -34,7 +34,7 @@ func changeCells(c correlation.Change, wide bool) []string {
 	}
 	delay := time.Duration(c.DelaySeconds * float64(time.Second)).Round(100 * time.Microsecond)
 	client, _, _ := strings.Cut(c.Request.UserAgent, " ")
-	return []string{cells[0], cells[1], cells[2], cells[3], cells[4], who, c.Request.Verb, strings.Join(c.Request.SourceIPs, ","),
+	return []string{cells[0], cells[1], cells[2], cells[3], managerText(c.Event, cells[4]), who, c.Request.Verb, strings.Join(c.Request.SourceIPs, ","),
 		logText(c.Request.Server), fit, delay.String(), client, cells[6]}
 }
 

@@ -113,3 +113,31 @@ func writeGigabyte(b *testing.B, j *journal.Journal, path string, size int) (eve
 	}
 	return events
 }
+
+// Budget: 100 µs a write, even if all are of one object within seconds and no
+// record names its version, so that only nearness tells.
+func BenchmarkStorm(b *testing.B) {
+	const writes = 30_000
+	s := &story{}
+	s.listed(services)
+	for i := range writes {
+		after := time.Duration(i) * time.Millisecond
+		s.event(after, services, journal.Modified, "web", fmt.Sprint(100+i), "kubectl")
+		s.record("a", line{after: after, verb: "patch", name: "web"})
+	}
+	o := s.write(b)
+	for b.Loop() {
+		report, err := Run(b.Context(), o)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if report.Changes != writes || report.Explained < writes*99/100 {
+			b.Fatalf("%d changes, %d explained, of %d", report.Changes, report.Explained, writes)
+		}
+	}
+	perWrite := b.Elapsed() / time.Duration(b.N*writes)
+	b.ReportMetric(float64(perWrite.Microseconds()), "µs/write")
+	if perWrite > 100*time.Microsecond {
+		b.Errorf("%s a write, want 100 µs at most", perWrite)
+	}
+}

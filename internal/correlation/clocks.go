@@ -21,9 +21,11 @@ const (
 	// witnesses are how many pairs it takes to believe that a clock is far off.
 	witnesses = 3
 	// lookUps bounds how often one asks for a pair of a server in advance, and
-	// headRecords how many of a file's records are looked at for that.
+	// headRecords how many of a file's records are looked at for that, allRecords
+	// how many of all files.
 	lookUps     = 40
 	headRecords = 2000
+	allRecords  = 20_000
 	// headEvents are how many events at most, and minEvents at least, tell how the
 	// servers' clocks differ by and large. A time in managedFields is cut to the
 	// second, and may be older than the event, never newer: an early tenth of the
@@ -56,6 +58,17 @@ func (c *clocks) of(server string) *clock {
 
 // at is when a record was made by the recorder's clock.
 func (c *clocks) at(r audit.Record) time.Time { return r.Time.Add(c.of(r.Server).behind) }
+
+// typical is how far the clock is behind of which most is known.
+func (c *clocks) typical() time.Duration {
+	best := &clock{behind: c.usual}
+	for _, name := range slices.Sorted(maps.Keys(c.servers)) {
+		if one := c.servers[name]; one.pairs > best.pairs {
+			best = one
+		}
+	}
+	return best.behind
+}
 
 // delay is how long after a record an event came. What clocks differ by cannot
 // be told from what a watch takes, unless it is more than a watch should take.
@@ -120,11 +133,13 @@ func survey(ctx context.Context, j *journal.Journal, files []string, kinds map[r
 	if err := c.readManaged(ctx, j); err != nil {
 		return nil, err
 	}
-	asked := map[string]int{}
+	asked, read := map[string]int{}, 0
 	for _, file := range files {
-		if err := c.readHead(ctx, j, file, kinds, asked); err != nil {
+		n, err := c.readHead(ctx, j, file, kinds, asked, min(headRecords, allRecords-read))
+		if err != nil {
 			return nil, err
 		}
+		read += n
 	}
 	// What served to put the records in order is learned anew from pairs that are
 	// seen together.
@@ -160,17 +175,19 @@ func (c *clocks) readManaged(ctx context.Context, j *journal.Journal) error {
 	return nil
 }
 
-func (c *clocks) readHead(ctx context.Context, j *journal.Journal, file string, kinds map[resource]journal.Kind, asked map[string]int) error {
+// readHead looks at a number of records of a file at most, and returns how many
+// it were.
+func (c *clocks) readHead(ctx context.Context, j *journal.Journal, file string, kinds map[resource]journal.Kind, asked map[string]int, most int) (read int, err error) {
 	log, err := audit.Open(file)
-	if err != nil {
-		return err
+	if err != nil || most <= 0 {
+		return 0, err
 	}
 	known := map[version]bool{}
-	read := 0
 	for r, err := range log.Records(ctx) {
-		if read++; err != nil || read > headRecords {
-			return err
+		if err != nil || read == most {
+			return read, err
 		}
+		read++
 		kind, recorded := kinds[resourceOf(r)]
 		v := versionOf(r)
 		one := c.of(r.Server)
@@ -181,13 +198,13 @@ func (c *clocks) readHead(ctx context.Context, j *journal.Journal, file string, 
 		asked[r.Server]++
 		e, found, err := lookUp(ctx, j, kind, r)
 		if err != nil {
-			return err
+			return read, err
 		}
 		if found && e.Type != journal.Listed {
 			c.learn(r, e)
 		}
 	}
-	return nil
+	return read, nil
 }
 
 // lookUp finds the event with the version that a request was answered with.

@@ -36,6 +36,8 @@ type join struct {
 	// owners are the records that events to come turned out to belong to.
 	asked  int
 	owners map[int64]*waiting
+	// spaces says of which resources and namespaces the journal has objects.
+	spaces map[object]bool
 	last   journal.Event
 	torn   error
 	// endless is a torn journal that does not say what it covers.
@@ -66,7 +68,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 
 func prepare(ctx context.Context, o Options) (*join, error) {
 	j := &join{
-		Options: o, kinds: map[resource]journal.Kind{}, owners: map[int64]*waiting{},
+		Options: o, kinds: map[resource]journal.Kind{}, owners: map[int64]*waiting{}, spaces: map[object]bool{},
 		report: &Report{
 			Missing: []Missing{}, Unseen: []Unseen{}, Expected: map[Code]int{}, NotRecorded: map[string]int{},
 			Summary: audit.NewSummary(o.Silence),
@@ -231,6 +233,12 @@ func (s Scope) has(k journal.Kind, r audit.Record, at time.Time) bool {
 	return (s.Since.IsZero() || !at.Before(s.Since.Add(-window))) && (s.Until.IsZero() || at.Before(s.Until.Add(window)))
 }
 
+// sure says whether the event of a record would be in the scope, too.
+func (s Scope) sure(r audit.Record, at time.Time) bool {
+	return (len(s.Names) == 0 || r.Name != "") &&
+		(s.Since.IsZero() || at.After(s.Since.Add(near))) && (s.Until.IsZero() || at.Before(s.Until.Add(-near)))
+}
+
 // settle decides what has waited for long enough at a moment.
 func (j *join) settle(ctx context.Context, now time.Time) error {
 	for d := j.desk; d.entries.len() > 0; {
@@ -314,8 +322,7 @@ func (j *join) settleRecord(ctx context.Context, w *waiting) error {
 			return nil
 		}
 	}
-	j.unsee(w)
-	return nil
+	return j.unsee(ctx, w)
 }
 
 // finish decides what is left, and says why.

@@ -191,6 +191,19 @@ func TestRecordsWithoutAnEvent(t *testing.T) {
 			}
 		})
 	}
+	t.Run("a namespace that is not recorded", func(t *testing.T) {
+		s := &story{}
+		s.listed(services)
+		s.event(0, services, journal.Modified, "web", "10", "kubectl")
+		s.event(minute, services, journal.Modified, "web", "11", "kubectl")
+		for i := range s.events {
+			s.events[i].Namespace = "default"
+		}
+		s.record("a", line{verb: "update", name: "web", version: "9"})
+		if a := s.mustRun(t, ""); len(a.Unseen) != 1 || a.Unseen[0].Reason.Code != ReasonOutside {
+			t.Errorf("listed %+v; want one of %s", a.Unseen, ReasonOutside)
+		}
+	})
 	t.Run("of a resource that the journal has not they are counted by resource", func(t *testing.T) {
 		s := &story{}
 		s.listed(services)
@@ -327,25 +340,27 @@ func TestBadInput(t *testing.T) {
 func TestScopePicksEventsAndTheirRecords(t *testing.T) {
 	s := &story{}
 	s.listed(services, slicesOf)
-	for i := range 10 {
+	for i := range 60 {
 		for _, kind := range []journal.Kind{services, slicesOf} {
-			after, version := time.Duration(i)*minute, fmt.Sprint(100+i)
+			after, version := time.Duration(i)*10*second, fmt.Sprint(100+i)
 			name := fmt.Sprint("web", i%2)
 			s.event(after, kind, journal.Modified, name, version, "kubectl")
 			s.record("a", line{after: after, verb: "update", name: name, version: version, kind: kind})
 		}
 	}
+	s.event(10*minute, services, journal.Added, "named-x7k2p", "200", "kubectl")
+	s.record("a", line{after: 10 * minute, verb: "create", version: "200"})
 	o := s.write(t)
 	cases := []struct {
 		name  string
 		scope Scope
 		want  int
 	}{
-		{"a kind", Scope{Kinds: []string{"EndpointSlice"}}, 10},
-		{"a kind with its group", Scope{Kinds: []string{"endpointslices.discovery.k8s.io"}}, 10},
-		{"a name", Scope{Names: []string{"web1"}}, 10},
+		{"a kind", Scope{Kinds: []string{"EndpointSlice"}}, 60},
+		{"a kind with its group", Scope{Kinds: []string{"endpointslices.discovery.k8s.io"}}, 60},
+		{"a name", Scope{Names: []string{"web1"}}, 60},
 		{"a namespace that is another", Scope{Namespaces: []string{"default"}}, 0},
-		{"a time", Scope{Since: noon.Add(2 * minute), Until: noon.Add(4 * minute)}, 4},
+		{"a time", Scope{Since: noon.Add(2 * minute), Until: noon.Add(4 * minute)}, 24},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

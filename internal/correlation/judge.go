@@ -80,14 +80,13 @@ func (j *judge) learn(en *entry) {
 
 // hint is a record of the object near an event that found none.
 func (j *judge) hint(d *desk, en *entry) *waiting {
-	var found *waiting
-	distance := func(w *waiting) time.Duration { return en.event.Time.Sub(w.at).Abs() }
-	for _, w := range d.candidates[eventObject(en.event)] {
-		if w.ResourceVersion == "" && !w.used && !w.decided && (found == nil || distance(w) < distance(found)) {
-			found = w
-		}
+	list := around(d.candidates[eventObject(en.event)], en.event.Time)
+	list = slices.DeleteFunc(list, func(w *waiting) bool { return w.ResourceVersion != "" || w.used })
+	if len(list) == 0 {
+		return nil
 	}
-	return found
+	distance := func(w *waiting) time.Duration { return en.event.Time.Sub(w.at).Abs() }
+	return slices.MinFunc(list, func(a, b *waiting) int { return cmp.Compare(distance(a), distance(b)) })
 }
 
 // explain gives every change without a record its likely reason.

@@ -104,16 +104,46 @@ func (r *results) sortedWriters() []Writer {
 }
 
 // unsee keeps a request that changed something by its record, and has no event.
-func (j *join) unsee(w *waiting) {
+func (j *join) unsee(ctx context.Context, w *waiting) error {
 	at := w.Time.Add(j.desk.clocks.of(w.Server).behind)
 	switch {
+	case !j.Scope.sure(w.Record, at): // its event may be out of the scope
 	case j.judge.gapAt(j.kinds[resourceOf(w.Record)], at, time.Second) != nil:
 		j.report.Expected[ReasonGap]++
 	case at.Before(j.report.From) || at.After(j.report.To):
 		j.report.Expected[ReasonOutside]++
 	default:
-		j.results.unsee(Unseen{requestOf(w.Record), whyUnseen(w.Record)})
+		reason, err := j.foreign(ctx, w.Record)
+		if reason.Code == "" {
+			reason = whyUnseen(w.Record)
+		}
+		j.results.unsee(Unseen{requestOf(w.Record), reason})
+		return err
 	}
+	return nil
+}
+
+// foreign is a namespace of which the journal has no such object.
+func (j *join) foreign(ctx context.Context, r audit.Record) (Reason, error) {
+	o := object{resourceOf(r), r.Namespace, ""}
+	known, asked := j.spaces[o]
+	if !asked {
+		f := journal.Filter{Kinds: []string{filterName(j.kinds[o.resource])}, Namespaces: []string{o.namespace}}
+		for _, err := range j.Journal.Events(ctx, f) {
+			if ignoreTorn(err) != nil {
+				return Reason{}, err
+			}
+			known = true
+			break
+		}
+		if len(j.spaces) < maxKept {
+			j.spaces[o] = known
+		}
+	}
+	if known {
+		return Reason{}, nil
+	}
+	return Reason{Code: ReasonOutside, Text: "likely its namespace is not recorded: the journal has no such object in it", Evidence: []string{}}, nil
 }
 
 func whyUnseen(r audit.Record) Reason {
@@ -153,7 +183,7 @@ func (j *join) storms(ctx context.Context) error {
 }
 
 func (j *join) count(ctx context.Context, kind journal.Kind, s audit.Storm) (n int, err error) {
-	behind := j.desk.clocks.usual
+	behind := j.desk.clocks.typical()
 	f := journal.Filter{
 		Kinds: []string{filterName(kind)}, Namespaces: []string{s.Object.Namespace}, Names: []string{s.Object.Name},
 		Types: []journal.Type{journal.Added, journal.Modified, journal.Deleted},

@@ -112,8 +112,8 @@ const (
 	ReasonDryRun Code = "dry-run"
 	// ReasonStoresNothing is a request of something that is not stored.
 	ReasonStoresNothing Code = "stores-nothing"
-	// ReasonOutside is a time that the journal does not cover.
-	ReasonOutside Code = "not-recorded-then"
+	// ReasonOutside is a time, or a namespace, that the journal does not cover.
+	ReasonOutside Code = "not-recorded"
 )
 
 // Reason is why one of two is missing.

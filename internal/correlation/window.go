@@ -125,7 +125,9 @@ func (d *desk) addRecord(w *waiting) (unchanged bool) {
 		d.begun[w.AuditID] = w
 	}
 	d.records.push(w)
-	d.candidates[objectOf(w.Record)] = append(d.candidates[objectOf(w.Record)], w)
+	if v.rv == "" || w.Verb == "delete" { // all that verbCost allows
+		d.candidates[objectOf(w.Record)] = append(d.candidates[objectOf(w.Record)], w)
+	}
 	return false
 }
 
@@ -173,6 +175,9 @@ func (d *desk) decide(en *entry) {
 	}
 	best := slices.MinFunc(fits, func(a, b fit) int { return cmp.Compare(a.cost, b.cost) })
 	en.take(best.w, false)
+	if best.w.Verb != "deletecollection" {
+		remove(d.candidates, objectOf(best.w.Record), best.w)
+	}
 }
 
 func (d *desk) against(en *entry, w *waiting) (time.Duration, bool) {
@@ -181,20 +186,30 @@ func (d *desk) against(en *entry, w *waiting) (time.Duration, bool) {
 
 // nearest are the records that an event may have.
 func (d *desk) nearest(en *entry, o object) []*waiting {
+	found := around(d.candidates[o], en.event.Time)
+	o.name = ""
+	return append(found, around(d.candidates[o], en.event.Time)...)
+}
+
+// around are the records nearest to a moment that an event may still have. The
+// list is in the order of time, or nearly so.
+func around(list []*waiting, at time.Time) []*waiting {
+	after, _ := slices.BinarySearchFunc(list, at, func(w *waiting, at time.Time) int { return w.at.Compare(at) })
 	var found []*waiting
-	collections := o
-	collections.name = ""
-	for _, list := range [][]*waiting{d.candidates[o], d.candidates[collections]} {
-		for _, w := range list {
-			if !w.decided && (!w.used || w.Verb == "deletecollection") {
-				found = append(found, w)
-			}
+	before := after - 1
+	for len(found) < maxCompared && (before >= 0 || after < len(list)) {
+		next := &before
+		if before < 0 || after < len(list) && list[after].at.Sub(at) < at.Sub(list[before].at) {
+			next = &after
 		}
-	}
-	distance := func(w *waiting) time.Duration { return en.event.Time.Sub(w.at).Abs() }
-	if len(found) > maxCompared {
-		slices.SortFunc(found, func(a, b *waiting) int { return cmp.Compare(distance(a), distance(b)) })
-		found = found[:maxCompared]
+		if w := list[*next]; !w.decided && (!w.used || w.Verb == "deletecollection") {
+			found = append(found, w)
+		}
+		if next == &before {
+			before--
+		} else {
+			after++
+		}
 	}
 	return found
 }
