@@ -178,7 +178,7 @@ func (j *join) takeRecord(ctx context.Context, r audit.Record) error {
 	}
 	kind, recorded := j.kinds[resourceOf(r)]
 	if !recorded {
-		if r.Done() && !r.Failed() && len(j.Scope.Kinds) == 0 {
+		if r.Done() && !r.Failed() && len(j.Scope.Kinds)+len(j.Scope.Names) == 0 {
 			j.report.NotRecorded[r.Resource.String()]++
 		}
 		return nil
