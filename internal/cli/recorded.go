@@ -64,6 +64,9 @@ func (o *objectFlags) refuseWithoutJournal(cmd *cobra.Command) error {
 }
 
 func (r *recordedFlags) moment(now time.Time) (replay.Moment, error) {
+	if r.retainLimit < 0 {
+		return replay.Moment{}, fmt.Errorf("--retain-limit %s: it must not be negative", r.retainLimit)
+	}
 	at, err := readTime("--at", r.at, now)
 	return replay.Moment{Time: at, Version: r.version}, err
 }

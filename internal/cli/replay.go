@@ -109,7 +109,9 @@ func (e *env) checkJournal(ctx context.Context, o *objectFlags, own bool, impl *
 		return err
 	}
 	options.Observe = other.Step
+	done := e.whileBusy(o.recorded.doing)
 	report, err := replay.Check(ctx, p.journal, options, to)
+	done()
 	p.problems = report.Problems
 	if err := p.torn(err); err != nil {
 		return fmt.Errorf("replay %s: %w", o.recorded.journal, err)

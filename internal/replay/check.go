@@ -116,7 +116,7 @@ func (c *checker) backendsLost(s *Step) {
 		}
 		lost := c.lost(name, row)
 		c.settle(s, BackendsLost, name, len(lost) == 0, func() Finding {
-			return c.finding(s, c.lastEvent(s), lostText(lost))
+			return c.finding(s, s.lastEvent(), lostText(lost))
 		})
 	}
 }
@@ -180,7 +180,7 @@ func (c *checker) apiServerEmpty(s *Step, change *Change) {
 		return
 	}
 	c.settle(s, APIServerEmpty, change.Service, after > 0, func() Finding {
-		return c.finding(s, c.eventAbout(s, change), c.emptyText(change))
+		return c.finding(s, s.eventAbout(change), c.emptyText(change))
 	})
 }
 
@@ -228,7 +228,7 @@ func spotsOf(row *tables.Service) []model.Spot {
 func (c *checker) contested(s *Step, name model.Name) {
 	spot, winner := c.rival(name)
 	c.settle(s, AddressContested, name, winner == model.Name{}, func() Finding {
-		return c.finding(s, c.eventOf(s, name, winner), c.contestText(spot, name, winner))
+		return c.finding(s, s.eventOf(name, winner), c.contestText(spot, name, winner))
 	})
 }
 
@@ -251,48 +251,6 @@ func (c *checker) rival(name model.Name) (model.Spot, model.Name) {
 
 func contender(row *tables.Service) model.Contender {
 	return model.Contender{Service: row.Name, Created: row.Object.CreationTimestamp}
-}
-
-// lastEvent is the last of a step; nil if time alone passed.
-func (c *checker) lastEvent(s *Step) *journal.Event {
-	if len(s.Events) == 0 {
-		return nil
-	}
-	return &s.Events[len(s.Events)-1]
-}
-
-// eventAbout is the event of a step that is about a Service or a slice of it.
-func (c *checker) eventAbout(s *Step, change *Change) *journal.Event {
-	for i := range s.Events {
-		e := &s.Events[i]
-		name := model.Name{Namespace: e.Namespace, Name: e.Name}
-		kind, _ := kindOf(e.Kind)
-		if kind == reflector.KindService && name == change.Service ||
-			kind == reflector.KindEndpointSlice && (hasSlice(change.Before, name) || hasSlice(change.After, name)) {
-			return e
-		}
-	}
-	return c.lastEvent(s)
-}
-
-func hasSlice(row *tables.Service, name model.Name) bool {
-	if row == nil {
-		return false
-	}
-	_, has := findSlice(row.Slices, name)
-	return has
-}
-
-// eventOf is the event of a step that is about one of two Services.
-func (c *checker) eventOf(s *Step, a, b model.Name) *journal.Event {
-	for i := range s.Events {
-		e := &s.Events[i]
-		name := model.Name{Namespace: e.Namespace, Name: e.Name}
-		if kind, _ := kindOf(e.Kind); kind == reflector.KindService && (name == a || name == b) {
-			return e
-		}
-	}
-	return c.lastEvent(s)
 }
 
 // finding says of which event it is, if of any.
