@@ -33,7 +33,7 @@ var (
 )
 
 func begins(line string) bool {
-	return headerLine.MatchString(line) || tableLine.MatchString(line)
+	return strings.HasPrefix(line, "# Gen") && headerLine.MatchString(line) || strings.HasPrefix(line, "*") && tableLine.MatchString(line)
 }
 
 // part says of which family a text is, and which table it holds.

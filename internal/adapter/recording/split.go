@@ -108,7 +108,7 @@ func (s *splitter) take(p piece) error {
 		s.grow(p)
 		return nil
 	}
-	if !noise.MatchString(line) {
+	if !isNoise(line) {
 		s.strange(p.line)
 	}
 	return nil
@@ -123,9 +123,20 @@ func (s *splitter) strange(line int) {
 // jsonLine begins a JSON text. An IPv6 address in brackets does not.
 var jsonLine = regexp.MustCompile(`^\s*[\[{]\s*($|["{\]}])`)
 
-// noise is what stands between dumps when a terminal was recorded: nothing,
-// comments, prompts.
-var noise = regexp.MustCompile(`^\s*$|^#|^(\S{1,80}( \S{1,80})? ?)?[#$>]( |$)`)
+// isNoise says of a line that it stands between dumps when a terminal was
+// recorded: it is empty, a comment or a prompt.
+func isNoise(line string) bool {
+	if strings.TrimSpace(line) == "" || line[0] == '#' {
+		return true
+	}
+	// Most lines have none of a prompt's last characters.
+	return strings.ContainsAny(line[:min(len(line), promptBytes)], "#$>") && prompt.MatchString(line)
+}
+
+// prompt is like "$ ", "cilium> ", "root@node:/# " and "node:~ # ".
+var prompt = regexp.MustCompile(`^(\S{1,80}( \S{1,80})? ?)?[#$>]( |$)`)
+
+const promptBytes = 170
 
 func beginning(line string, formats []adapter.Format) (adapter.Format, bool) {
 	for _, f := range formats {
@@ -148,14 +159,16 @@ func (t *text) goesOn(line string, formats []adapter.Format) bool {
 	}
 	if t.format.Part != nil {
 		// A part has one line that names it, and its own comments and gaps.
+		if !begins {
+			return line == "" || line[0] == '#' || !isNoise(line)
+		}
 		_, named := t.format.Part(t.head)
-		own := line == "" || strings.HasPrefix(line, "#") || !noise.MatchString(line)
-		return own && (!begins || named == "")
+		return named == ""
 	}
 	if begins {
 		return t.format.Alike
 	}
-	return !noise.MatchString(line)
+	return !isNoise(line)
 }
 
 // grow adds a piece to the current text, if there is one.
