@@ -10,7 +10,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/fairlead-io/fairlead/internal/correlation"
 	"github.com/fairlead-io/fairlead/internal/journal"
+	"github.com/fairlead-io/fairlead/internal/timeline"
 )
 
 func TestATimelineOfATornJournalShowsWhatCanBeReadAndSaysSo(t *testing.T) {
@@ -55,5 +59,58 @@ func TestATimelineOfATornJournalShowsWhatCanBeReadAndSaysSo(t *testing.T) {
 	}
 	if !strings.Contains(string(text), "A part of the journal is lost") {
 		t.Error("whoever sees the page is not told")
+	}
+}
+
+func TestASeriesBeginsWithWhatWasInForceAndWhatThereHadBeen(t *testing.T) {
+	began := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
+	at := func(seconds int) time.Time { return began.Add(time.Duration(seconds) * time.Second) }
+	points := []timeline.Point{{Time: at(0), Backends: 2}, {Time: at(10), Backends: 3}, {Time: at(20)}, {Time: at(25), Retained: 3}, {Time: at(30), Backends: 1}, {Time: at(40), Gone: true}}
+	for _, test := range []struct {
+		name  string
+		since time.Time
+		want  []timeline.Point
+	}{
+		{"all of it, if no time is asked for", time.Time{}, points},
+		{"all of it, if it begins later", at(-5), points},
+		{"what was in force", at(15), points[1:]},
+		{"at the very moment of a change, what it changed to", at(10), points[1:]},
+		{"amid an outage, what was lost", at(27), points[1:]},
+		{"once it is over, no more of it", at(35), points[4:]},
+		{"of a Service that is gone, that it is", at(50), points[5:]},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, from(points, test.since)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+func TestChangesWithoutARecordAreOneFindingPerKindWriterAndReason(t *testing.T) {
+	missing := func(id int64, kind, manager string, code correlation.Code) correlation.Missing {
+		return correlation.Missing{
+			Event:  journal.Event{ID: id, Kind: journal.Kind{Kind: kind}, Namespace: "shop", Name: fmt.Sprint("o", id), Type: journal.Modified, Manager: manager},
+			Reason: correlation.Reason{Code: code, Text: "it is " + string(code), Evidence: []string{"a", "b"}},
+		}
+	}
+	g := &gathered{}
+	g.findMissing([]correlation.Missing{
+		missing(1, "Service", "helm", correlation.ReasonUnknown), missing(2, "Lease", "kubelet", correlation.ReasonPolicy), missing(3, "Service", "helm", correlation.ReasonUnknown),
+		missing(4, "Service", "", correlation.ReasonUnknown), missing(5, "Lease", "kubelet", correlation.ReasonUnlogged), missing(6, "Service", "helm", correlation.ReasonStopping),
+	})
+	want := []timeline.Finding{
+		{Event: 1, Text: "No audit log has a record of how Service shop/o1 was modified by helm, nor of 1 more change of such objects: it is cannot-tell (a; b)"},
+		{Event: 4, Text: "No audit log has a record of how Service shop/o4 was modified: it is cannot-tell (a; b)"},
+		{Event: 6, Text: "No audit log has a record of how Service shop/o6 was modified by helm: it is server-stopping (a; b)"},
+	}
+	for i := range want {
+		want[i].Severity, want[i].Invariant = timeline.Warning, withoutRecord
+	}
+	if diff := cmp.Diff(want, g.data.Findings); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"which note nothing of 2 changes"}, g.sources); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -318,6 +318,26 @@ func switchesTheme(t *testing.T, b *browser) {
 	}
 }
 
+// An outage that was on when the time that is shown begins is one all the same.
+func TestAnOutageThatBeganBeforeIsSeen(t *testing.T) {
+	d := incidentData()
+	d.Span, d.Findings = Span{From: at(97), To: at(110)}, nil
+	d.Events, d.Marks = nil, nil
+	b := openBrowser(t)
+	file, _ := save(t, d)
+	b.open(file, 1280, 800, "light")
+	if n := rigged[int](b, "pixels('default/kubernetes', 'alarm-mark')"); n < 200 {
+		t.Errorf("%d pixels of the empty Service are in alarm", n)
+	}
+	if got := b.text("#range"); !strings.HasPrefix(got, "10:01:36.500") {
+		t.Errorf("it shows %s", got)
+	}
+	if got := b.text("#rows"); got != "There are no events." {
+		t.Errorf("the table says %q", got)
+	}
+	b.quiet()
+}
+
 // Whatever a cluster's objects are called, the page shows it as text.
 func TestHostileNamesStayText(t *testing.T) {
 	hostile := []string{

@@ -17,7 +17,7 @@ function openTable(app) {
     const length = end - first;
     table.setAttribute('aria-rowcount', length + 1);
     rows.style.height = length * rowHeight + 'px';
-    if (length === 0) return rows.replaceChildren(element('p', { class: 'none' }, app.places.length === 0 ? 'No events match the filter.' : 'No events in this time.'));
+    if (length === 0) return rows.replaceChildren(element('p', { class: 'none' }, whyNone()));
     const top = Math.max(Math.floor(table.scrollTop / rowHeight) - 2, 0);
     const bottom = Math.min(top + Math.ceil(table.clientHeight / rowHeight) + 4, length);
     const made = [];
@@ -26,6 +26,11 @@ function openTable(app) {
     const current = at === undefined ? undefined : rowOf(at);
     if (current !== undefined && current >= top && current < bottom) table.setAttribute('aria-activedescendant', 'row-' + at);
     else table.removeAttribute('aria-activedescendant');
+  }
+
+  function whyNone() {
+    if (app.data.events.length === 0) return 'There are no events.';
+    return app.places.length === 0 ? 'No events match the filter.' : 'No events in this time.';
   }
 
   function makeRow(row) {
