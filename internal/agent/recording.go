@@ -91,8 +91,7 @@ func (r *recording) status() *api.Recording {
 	if now.Trouble != nil {
 		s.Error = now.Trouble.Error()
 	}
-	// A recorder that runs has begun again since.
-	if r.failed != nil && len(now.Kinds) == 0 {
+	if r.failed != nil && !now.Running {
 		s.Error = r.failed.Error()
 	}
 	return s

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -52,7 +53,10 @@ kube-system), roles and their bindings, NetworkPolicies, and what Cilium, Calico
 Antrea add, as far as the API server has them; --kind adds others.
 
 Secrets are left out: the values of Secrets, and whatever looks like a password, a token
-or a key in ConfigMaps, environments, arguments and annotations.`,
+or a key in ConfigMaps, environments, arguments and annotations.
+
+Exit status: 0 if all kinds were recorded in the end, 1 if some were not, 2 if it could
+not begin or go on.`,
 		Example: e.examples("fairlead record --kubeconfig ~/.kube/config", "fairlead record --journal incident.db --kind pods --kind deployments.apps",
 			"fairlead record --only --kind endpointslices -n default --for 10m", "fairlead events fairlead.journal -f   # meanwhile, in another terminal"),
 		Args: noArguments,
@@ -115,16 +119,7 @@ func (e *env) record(ctx context.Context, f *recordFlags) error {
 	if err != nil {
 		return err
 	}
-	if err := client.Connect(ctx); err != nil {
-		if ctx.Err() != nil {
-			return nil
-		}
-		return err
-	}
-	r, err := recorder.New(recorder.Config{
-		REST: client.REST(), Found: client.Found, Servers: func(at []netip.AddrPort) { client.Learn(apiserver.Slices, at) }, Path: f.path, Kinds: f.kinds, Only: f.only, Namespaces: f.namespaces, Log: log,
-		Journal: journal.Options{MaxBytes: int64(f.maxSize), MaxAge: f.maxAge, Server: client.String(), Recorder: "fairlead " + buildVersion()},
-	})
+	r, err := f.recorder(client, log)
 	if err != nil {
 		return err
 	}
@@ -133,18 +128,57 @@ func (e *env) record(ctx context.Context, f *recordFlags) error {
 		ctx, cancel = context.WithTimeout(ctx, f.length)
 		defer cancel()
 	}
+	if err := client.Connect(ctx); err != nil && ctx.Err() == nil {
+		return err
+	}
 	running, stop := context.WithCancel(ctx)
-	defer stop()
 	var others sync.WaitGroup
 	others.Go(func() { _ = client.Run(running) }) // it ends with its context only
 	others.Go(func() { e.tellRecording(running, r, f, show, log) })
 	err = r.Run(ctx)
 	stop()
 	others.Wait()
-	if err != nil || f.quiet {
+	if err != nil {
 		return err
 	}
-	return e.print(recordSummary(r.Status()) + "\n")
+	return e.recorded(r.Status(), f.quiet)
+}
+
+func (f *recordFlags) recorder(client *apiserver.Client, log *slog.Logger) (*recorder.Recorder, error) {
+	return recorder.New(recorder.Config{
+		REST: client.REST(), Found: client.Found, Servers: func(at []netip.AddrPort) { client.Learn(apiserver.Slices, at) },
+		Path: f.path, Kinds: f.kinds, Only: f.only, Namespaces: f.namespaces, Log: log,
+		Journal: journal.Options{MaxBytes: int64(f.maxSize), MaxAge: f.maxAge, Server: client.String(), Recorder: "fairlead " + buildVersion()},
+	})
+}
+
+// recorded is the last word of a recording. Kinds that were not followed in the
+// end are findings.
+func (e *env) recorded(s recorder.Status, quiet bool) error {
+	if !quiet {
+		if err := e.print(recordSummary(s) + "\n"); err != nil {
+			return err
+		}
+	}
+	away := notFollowed(s)
+	if s.Trouble != nil {
+		e.warn("in the end nothing was recorded: %v", s.Trouble)
+		return errFindings
+	}
+	if len(away) == 0 {
+		return nil
+	}
+	e.warn("in the end these were not recorded: %s", strings.Join(away, ", "))
+	return errFindings
+}
+
+func notFollowed(s recorder.Status) (names []string) {
+	for _, k := range s.Kinds {
+		if k.Trouble != nil {
+			names = append(names, k.Name)
+		}
+	}
+	return names
 }
 
 // recordLog returns where a recorder logs. A person sees warnings only, above
@@ -200,34 +234,25 @@ func (e *env) tellRecording(ctx context.Context, r *recorder.Recorder, f *record
 
 // recordLine fits a terminal's line.
 func recordLine(s recorder.Status, rate float64) string {
-	line := fmt.Sprintf("%s  %.0f/s  %s", recordCounts(s), rate, bytesText(uint64(fileSize(s.Path))))
-	away := 0
-	for _, k := range s.Kinds {
-		if k.Trouble != nil {
-			away++
-		}
-	}
-	if away > 0 {
-		line += fmt.Sprintf("  not followed: %d", away)
+	line := fmt.Sprintf("%d kinds  %d objects  %d events  %.0f/s  %d gaps  %s",
+		len(s.Kinds), s.Objects, s.Events, rate, s.Gaps, bytesText(uint64(fileSize(s.Path))))
+	if away := len(notFollowed(s)); away > 0 {
+		line += fmt.Sprintf("  %d not followed", away)
 	}
 	return line
 }
 
-func recordCounts(s recorder.Status) string {
-	return fmt.Sprintf("%d kinds  %d objects  %d events  %d gaps", len(s.Kinds), s.Objects, s.Events, s.Gaps)
-}
-
-// recordSummary is the last word of a recording.
 func recordSummary(s recorder.Status) string {
-	return fmt.Sprintf("%s: %d events and %d gaps in %s, %s", s.Path, s.Events, s.Gaps,
+	return fmt.Sprintf("%s: %d events and %d gaps of %d kinds in %s, %s", s.Path, s.Events, s.Gaps, len(s.Kinds),
 		time.Since(s.Began).Round(time.Second), bytesText(uint64(fileSize(s.Path))))
 }
 
-// fileSize is what the journal takes on disk, its WAL not counted.
-func fileSize(path string) int64 {
-	info, err := os.Stat(path)
-	if err != nil {
-		return 0
+// fileSize is what the journal takes on disk, with its WAL.
+func fileSize(path string) (size int64) {
+	for _, file := range []string{path, path + "-wal"} {
+		if info, err := os.Stat(file); err == nil {
+			size += info.Size()
+		}
 	}
-	return info.Size()
+	return size
 }

@@ -52,6 +52,7 @@ type Recorder struct {
 	look time.Duration // how often to look which kinds there are
 
 	mu        sync.Mutex
+	running   bool
 	began     time.Time
 	sink      *sink
 	followers map[target]*follower
@@ -74,7 +75,7 @@ func New(cfg Config) (*Recorder, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Recorder{cfg: cfg, api: api, room: room{limit: contentRoom}, look: lookEvery, followers: map[target]*follower{}}, nil
+	return &Recorder{cfg: cfg, api: api, room: room{limit: contentRoom}, look: lookEvery}, nil
 }
 
 // Run records until ctx ends, then returns nil. While no API server answers it
@@ -94,9 +95,8 @@ func (r *Recorder) record(parent context.Context, j *journal.Journal) error {
 	ctx, stop := context.WithCancelCause(parent)
 	defer stop(nil)
 	out := newSink(j, r.cfg.Log)
-	r.mu.Lock()
-	r.sink, r.began = out, time.Now()
-	r.mu.Unlock()
+	r.begin(out)
+	defer r.end()
 	written := make(chan error, 1)
 	go func() {
 		err := out.run(ctx)
@@ -110,6 +110,18 @@ func (r *Recorder) record(parent context.Context, j *journal.Journal) error {
 		return err
 	}
 	return context.Cause(ctx)
+}
+
+func (r *Recorder) begin(out *sink) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.running, r.sink, r.began, r.followers = true, out, time.Now(), map[target]*follower{}
+}
+
+func (r *Recorder) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.running = false
 }
 
 // followAll looks which kinds there are, again and again, and follows them.
@@ -140,9 +152,11 @@ func (r *Recorder) followAll(ctx context.Context, stop context.CancelCauseFunc, 
 			following, cancel := context.WithCancelCause(ctx)
 			cancels[t] = cancel
 			running.Go(func() {
-				defer r.forget(t)
 				if err := f.run(following); err != nil && ctx.Err() == nil {
 					stop(err)
+				}
+				if ctx.Err() == nil {
+					r.forget(t)
 				}
 			})
 		}
@@ -206,9 +220,10 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Status is how far a recorder has come.
+// Status is how far a recorder has come, or where it was when it ended.
 type Status struct {
 	Path    string
+	Running bool
 	Began   time.Time // zero: it has not begun
 	Kinds   []KindStatus
 	Objects int64
@@ -230,7 +245,7 @@ type KindStatus struct {
 func (r *Recorder) Status() Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s := Status{Path: r.cfg.Path, Began: r.began, Trouble: r.searching}
+	s := Status{Path: r.cfg.Path, Running: r.running, Began: r.began, Trouble: r.searching}
 	if r.sink == nil {
 		return s
 	}
