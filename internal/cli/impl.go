@@ -40,61 +40,93 @@ func (f *implFlags) check() error {
 	return nil
 }
 
-// recordings are open files of dumps.
-type recordings []*recording.Recording
+// compared is another proxy beside a replay; the zero value is none.
+type compared struct {
+	comparison *compare.Comparison
+	files      []*recording.Recording
+}
 
-func (all recordings) close() {
-	for _, r := range all {
-		_ = r.Close()
+func (c *compared) close() {
+	for _, file := range c.files {
+		_ = file.Close()
 	}
 }
 
-// open finds the dumps in all files. Those that leave their zone open were
-// made in this machine's.
-func (f *implFlags) open() (all recordings, err error) {
-	for _, path := range f.files {
-		r, err := recording.Open(path, time.Local)
-		if err != nil {
-			all.close()
-			return nil, err
-		}
-		all = append(all, r)
+// compare begins to compare what the flags name with a journal, up to a moment;
+// the zero time is its end.
+func (f *implFlags) compare(ctx context.Context, e *env, j *journal.Journal, to time.Time) (*compared, error) {
+	c := &compared{}
+	if !f.given() {
+		return c, nil
 	}
-	return all, nil
-}
-
-func (all recordings) moments(files []string) []compare.Moment {
-	var out []compare.Moment
-	for i, r := range all {
-		for j := range r.Sections {
-			s := &r.Sections[j]
-			out = append(out, compare.Moment{Time: s.Time, Place: files[i], Read: s.Dump})
-		}
-	}
-	return out
-}
-
-// comparison begins to compare what the flags name with a journal, up to a
-// moment; the zero time is its end.
-func (f *implFlags) comparison(ctx context.Context, e *env, j *journal.Journal, all recordings, to time.Time) (*compare.Comparison, error) {
-	for _, r := range all {
-		for _, warning := range r.Warnings {
-			e.warn("%s", warning)
-		}
+	moments, err := f.open(e, c)
+	if err != nil {
+		c.close()
+		return nil, err
 	}
 	gaps, err := j.Gaps(ctx, journal.Filter{Kinds: []string{"services", "endpointslices"}})
 	if err != nil && !errors.Is(err, journal.ErrTorn) {
+		c.close()
 		return nil, err
 	}
 	gaps = slices.DeleteFunc(gaps, func(g journal.Gap) bool { return g.Kind.Group != "" && g.Kind.Group != "discovery.k8s.io" })
 	_, end, _, err := j.Extent(ctx)
 	if err != nil && !errors.Is(err, journal.ErrTorn) {
+		c.close()
 		return nil, err
 	}
 	if !to.IsZero() && to.Before(end) {
 		end = to
 	}
-	return compare.New(compare.Options{Moments: all.moments(f.files), Lag: f.lag, Gaps: gaps, End: end}), nil
+	c.comparison = compare.New(compare.Options{Moments: moments, Lag: f.lag, Gaps: gaps, End: end})
+	return c, nil
+}
+
+// open finds the dumps in all files. Those that leave their zone open were
+// made in this machine's.
+func (f *implFlags) open(e *env, c *compared) ([]compare.Moment, error) {
+	var moments []compare.Moment
+	for _, path := range f.files {
+		r, err := recording.Open(path, time.Local)
+		if err != nil {
+			return nil, err
+		}
+		c.files = append(c.files, r)
+		for _, warning := range r.Warnings {
+			e.warn("%s", warning)
+		}
+		for i := range r.Sections {
+			moments = append(moments, compare.Moment{Time: r.Sections[i].Time, Place: path, Read: r.Sections[i].Dump})
+		}
+	}
+	return moments, nil
+}
+
+// observe is what a replay calls; nil if there is nothing to compare.
+func (c *compared) observe() func(replay.Step) {
+	if c.comparison == nil {
+		return nil
+	}
+	return c.comparison.Step
+}
+
+// finish returns what differed.
+func (c *compared) finish() []replay.Finding {
+	if c.comparison == nil {
+		return nil
+	}
+	return c.comparison.Finish()
+}
+
+// tellCompared says on stderr what the comparison rests on.
+func (e *env) tellCompared(c *compared) {
+	if c.comparison == nil {
+		return
+	}
+	for _, warning := range c.comparison.Warnings() {
+		e.warn("%s", warning)
+	}
+	e.warn("compared %d dumps of another proxy", c.comparison.Compared())
 }
 
 // join puts findings of two kinds into one order of time.
@@ -102,12 +134,4 @@ func join(a, b []replay.Finding) []replay.Finding {
 	all := slices.Concat(a, b)
 	slices.SortStableFunc(all, func(a, b replay.Finding) int { return a.Time.Compare(b.Time) })
 	return all
-}
-
-// tellCompared says on stderr what the comparison rests on.
-func (e *env) tellCompared(c *compare.Comparison) {
-	for _, warning := range c.Warnings() {
-		e.warn("%s", warning)
-	}
-	e.warn("compared %d dumps of another proxy", c.Compared())
 }

@@ -4,6 +4,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -99,31 +100,28 @@ func (e *env) checkJournal(ctx context.Context, o *objectFlags, own bool, impl *
 	if err != nil {
 		return err
 	}
-	recorded, err := impl.open()
+	other, err := impl.compare(ctx, e, p.journal, to.Time)
 	if err != nil {
 		return err
 	}
-	defer recorded.close()
-	other, err := impl.comparison(ctx, e, p.journal, recorded, to.Time)
-	if err != nil {
-		return err
-	}
-	options.Observe = other.Step
+	defer other.close()
+	options.Observe = other.observe()
 	done := e.whileBusy(o.recorded.doing)
 	report, err := replay.Check(ctx, p.journal, options, to)
+	differences := other.finish()
 	done()
 	p.problems = report.Problems
 	if err := p.torn(err); err != nil {
 		return fmt.Errorf("replay %s: %w", o.recorded.journal, err)
 	}
 	e.tell(report.Summary, options.Node.Name)
+	e.tellCompared(other)
 	if !own {
-		report.Findings = nil
+		if report.Findings = nil; other.comparison.Compared() == 0 {
+			return errors.New("compare with the other proxy: none of its dumps could be compared")
+		}
 	}
-	if impl.given() {
-		report.Findings = join(report.Findings, other.Finish())
-		e.tellCompared(other)
-	}
+	report.Findings = join(report.Findings, differences)
 	if err := e.printCheck(output, report, options.Node.Name); err != nil {
 		return err
 	}
