@@ -158,8 +158,9 @@ function paintColumns({ context, tokens, left }, lane, y, counts, gone, width, s
     if (count === 0) return;
     if (count === 1 && isAlone(counts, c)) return void singles.push(c);
     const height = Math.max(room * Math.log2(1 + count) / most, 6);
-    bars.rect(left + c * width, y + lane.height - 3 - height, width - 0.5, height);
-    if (gone[c] > 0) ends.rect(left + c * width, y + lane.height - 3 - height, width - 0.5, Math.max(height * gone[c] / count, 2.5));
+    const top = y + (lane.height - height) / 2;
+    bars.rect(left + c * width, top, width - 0.5, height);
+    if (gone[c] > 0) ends.rect(left + c * width, top, width - 0.5, Math.max(height * gone[c] / count, 2.5));
   });
   context.fillStyle = tokens[lane.kind === 'audit' ? 'muted' : 'accent'];
   context.fill(bars);
