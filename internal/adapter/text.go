@@ -63,7 +63,8 @@ func ParseProtocol(text string) (model.Protocol, error) {
 	}
 }
 
-// ParseName reads NAMESPACE/NAME.
+// ParseName reads NAMESPACE/NAME. What has a colon as well is no Service: Cilium
+// names host ports so.
 func ParseName(text string) (model.Name, bool) {
 	namespace, name, found := strings.Cut(text, "/")
 	if !found || namespace == "" || name == "" || strings.ContainsAny(name, "/:") {

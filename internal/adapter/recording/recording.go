@@ -95,7 +95,7 @@ func (r *Recording) find(zone *time.Location) error {
 		return err
 	}
 	if len(s.found) == 0 {
-		return errors.New("it holds no dump that fairlead knows; see internal/adapter/README.md for those that it does")
+		return errors.New("it holds no dump of Cilium, iptables-save, nft -j or ipvsadm")
 	}
 	if s.unknown > 0 {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("%s: %d lines belong to no dump that fairlead knows, the first is line %d", r.file.Name(), s.unknown, s.firstUnknown))
