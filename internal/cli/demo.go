@@ -49,7 +49,7 @@ journal of a recorder that watched, and the API servers' audit logs. It needs ro
 Exit status: 0 if all went as told, 1 if not, 2 if it could not begin.`,
 		Example: e.examples("fairlead demo incident-1", "fairlead demo incident-1 --keep incident",
 			"fairlead demo incident-1 --components /usr/local/lib/kubernetes"),
-		Args:    noArguments,
+		Args: noArguments,
 	}
 	components := cmd.Flags().String("components", "",
 		"`FOLDER` of etcd, kube-apiserver and kubectl; where `make components` puts them if empty")
