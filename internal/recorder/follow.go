@@ -12,6 +12,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/fairlead-io/fairlead/internal/journal"
 	"github.com/fairlead-io/fairlead/internal/reflector"
@@ -156,7 +157,7 @@ func (f *follower) list(ctx context.Context) error {
 // returns why that is not possible any more.
 func (f *follower) watch(ctx context.Context) error {
 	var pause reflector.Backoff
-	var failing time.Time
+	var vain time.Time // since when watches are answered and lead no further
 	for ctx.Err() == nil {
 		began, from := time.Now(), f.version
 		err := f.api.watch(ctx, f.target, f.version, f.followed, func(change change) error { return f.take(ctx, change) })
@@ -166,22 +167,24 @@ func (f *follower) watch(ctx context.Context) error {
 		if err == nil {
 			f.good = time.Now()
 		}
-		if f.version != from || err == nil || time.Since(began) > settled {
-			pause, failing = reflector.Backoff{}, time.Time{}
+		further := err == nil || f.version != from || time.Since(began) > settled
+		if further {
+			pause = reflector.Backoff{}
 		}
-		if failing.IsZero() {
-			failing = began
+		if further || !reopens(err) && !isAhead(err) {
+			vain = time.Time{}
+		} else if vain.IsZero() {
+			vain = began
 		}
-		if err != nil && !resumable(err, time.Since(failing)) {
+		if err != nil && !resumable(err, vain) {
 			return err
-		}
-		if reopens(err) && f.version != from {
-			continue
 		}
 		if !reopens(err) {
 			f.failed(err)
 		}
-		pause.Wait(ctx, f.found())
+		if !reopens(err) || f.version == from {
+			pause.Wait(ctx, f.found())
+		}
 	}
 	return nil
 }
@@ -193,25 +196,24 @@ func reopens(err error) bool {
 	return err == nil || ok && trouble.Reason == reflector.ReasonBroken
 }
 
-// resumable says that asking for the same version again may go well.
-func resumable(err error, failing time.Duration) bool {
+// resumable says that asking for the same version again may go well, when since
+// some time, if ever, answers have led no further.
+func resumable(err error, vain time.Time) bool {
 	trouble, ok := errors.AsType[*reflector.Trouble](err)
-	if !ok {
+	if !ok || trouble.Reason == reflector.ReasonExpired || trouble.Reason == reflector.ReasonRefused {
 		return false
-	}
-	switch trouble.Reason {
-	case reflector.ReasonExpired, reflector.ReasonRefused:
-		return false
-	case reflector.ReasonBroken:
-		return failing < settled
 	}
 	// A server that is behind the others knows the version soon; one whose data
 	// were restored from a backup never will.
-	return !isAhead(err) || failing < behind
+	patience := settled
+	if isAhead(err) {
+		patience = behind
+	}
+	return vain.IsZero() || time.Since(vain) < patience
 }
 
 func isAhead(err error) bool {
-	return apierrors.HasStatusCause(err, "ResourceVersionTooLarge")
+	return apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
 
 // take takes what a watch tells.
