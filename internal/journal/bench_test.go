@@ -43,7 +43,7 @@ func BenchmarkEvents(b *testing.B) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
 }
 
-// Budget: 10 µs for a change of an EndpointSlice of ten endpoints, in its
+// Budget: 25 µs for a change of an EndpointSlice of ten endpoints, in its
 // metadata and in one endpoint.
 func BenchmarkDiff(b *testing.B) {
 	text := func(ready, at string) json.RawMessage {
