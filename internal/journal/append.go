@@ -107,20 +107,12 @@ func (j *Journal) change(ctx context.Context, what string, do func() error) erro
 }
 
 // transact does all of something, or nothing. Numbers that a transaction gave
-// out are forgotten with it, and when another process has written.
+// out are forgotten with it.
 func (j *Journal) transact(ctx context.Context, do func() error) error {
 	if _, err := j.write.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
-	var version int64
-	err := j.write.QueryRowContext(ctx, "PRAGMA data_version").Scan(&version)
-	if version != j.version {
-		j.forget()
-	}
-	j.version = version
-	if err == nil {
-		err = do()
-	}
+	err := do()
 	if err == nil {
 		_, err = j.write.ExecContext(ctx, "COMMIT")
 	}

@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 
 // appendForever says each batch that is in the journal.
 func appendForever(path string) error {
-	j, err := Create(path, Options{})
+	j, err := Create(path, Options{Recorder: "first"})
 	if err != nil {
 		return err
 	}

@@ -40,10 +40,10 @@ type Journal struct {
 
 	// The rest is of those that write. One connection does all of it, under mu.
 	mu      sync.Mutex
+	held    *os.File // the lock on the file
 	db      *sql.DB
 	write   *sql.Conn
 	run     int64
-	version int64 // of the data, as this connection knows it
 	kinds   map[Kind]int64
 	objects map[object]int64
 	full    int64 // pages in use above which a prune may find something
@@ -51,13 +51,13 @@ type Journal struct {
 }
 
 // Create opens a journal to append to it, and makes the file, for its owner
-// alone, if there is none.
+// alone, if there is none. While it is open nobody else can: that is ErrHeld.
 func Create(path string, o Options) (*Journal, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil, fmt.Errorf("journal %s: %w", path, err)
 	}
-	j := &Journal{path: path, options: o}
+	j := &Journal{path: path, options: o, kinds: map[Kind]int64{}, objects: map[object]int64{}}
 	if err := j.create(); err != nil {
 		_ = j.close()
 		return nil, fmt.Errorf("journal %s: %w", path, j.explain(err))
@@ -66,18 +66,12 @@ func Create(path string, o Options) (*Journal, error) {
 }
 
 func (j *Journal) create() error {
-	file, err := os.OpenFile(j.path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
-	if err == nil {
-		err = file.Close()
-	}
-	if err != nil && !errors.Is(err, fs.ErrExist) {
-		return pathless(err)
-	}
-	if err := accessible(j.path, unix.R_OK|unix.W_OK); err != nil {
+	ctx := context.Background()
+	if err := j.hold(ctx); err != nil {
 		return err
 	}
-	ctx := context.Background()
-	if err := j.openRead(ctx, "mode=ro"); err != nil && !errors.Is(err, errEmpty) {
+	err := j.openRead(ctx, "mode=ro")
+	if err != nil && !errors.Is(err, errEmpty) {
 		return err
 	}
 	if j.db, err = sql.Open("sqlite", j.source("mode=rw", "auto_vacuum(2)", "journal_mode(wal)", "synchronous(normal)", "foreign_keys(on)")); err != nil {
@@ -206,7 +200,7 @@ func (j *Journal) Close() error {
 }
 
 // close closes the reading side first: the last one to go folds the WAL into
-// the file, and must be able to write.
+// the file, and must be able to write. Then others may.
 func (j *Journal) close() error {
 	var errs []error
 	if j.read != nil {
@@ -217,6 +211,9 @@ func (j *Journal) close() error {
 	}
 	if j.db != nil {
 		errs = append(errs, j.db.Close())
+	}
+	if j.held != nil {
+		errs = append(errs, j.held.Close())
 	}
 	return errors.Join(errs...)
 }

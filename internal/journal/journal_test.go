@@ -202,22 +202,6 @@ func TestAFailedAppendAddsNothing(t *testing.T) {
 	}
 }
 
-func TestTwoRecordersMayShareAJournal(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "j")
-	one, two := create(t, path, Options{MaxAge: time.Hour}), create(t, path, Options{})
-	old := story()[3]
-	for range 3 {
-		appendAll(t, two, old, story()[0])
-		if err := one.Prune(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		appendAll(t, one, old)
-	}
-	if got := collect(t, one, Filter{Names: []string{"shop"}}); len(got) == 0 || got[len(got)-1].UID != "u3" {
-		t.Errorf("they left %v", got)
-	}
-}
-
 // load is n events of some objects whose content has a size.
 func load(first, n, objects, size int) []Event {
 	events := make([]Event, n)
