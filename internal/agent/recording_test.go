@@ -13,9 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/client-go/rest"
+
 	"github.com/fairlead-io/fairlead/internal/api"
 	"github.com/fairlead-io/fairlead/internal/apiserver"
 	"github.com/fairlead-io/fairlead/internal/journal"
+	"github.com/fairlead-io/fairlead/internal/recorder"
 	"github.com/fairlead-io/fairlead/test/kube"
 )
 
@@ -45,6 +48,27 @@ func (r *recording) soon(t *testing.T, is func(api.Recording) bool) {
 		if time.Now().After(deadline) {
 			t.Fatalf("still %+v", *r.status())
 		}
+	}
+}
+
+// TestAPanicOfTheRecorderNeverEndsTheAgent has it panic as it begins.
+func TestAPanicOfTheRecorderNeverEndsTheAgent(t *testing.T) {
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	r, err := recorder.New(recorder.Config{
+		REST: &rest.Config{Host: "http://127.0.0.1:1"}, Found: func() <-chan struct{} { panic("on purpose") },
+		Path: filepath.Join(t.TempDir(), "journal.db"), Log: log,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &Agent{recording: &recording{recorder: r, log: log, again: time.Minute}}
+	a.follows(t, a.record()...)
+	a.recording.soon(t, func(r api.Recording) bool {
+		return strings.Contains(r.Error, "a defect, which the log shows: report it: on purpose")
+	})
+	s := api.Status{Healthy: true}
+	if addRecording(&s, a.recording); !s.Healthy || len(s.Findings) != 1 {
+		t.Errorf("healthy: %v, %q", s.Healthy, s.Findings)
 	}
 }
 

@@ -79,8 +79,8 @@ func New(cfg Config) (*Recorder, error) {
 }
 
 // Run records until ctx ends, then returns nil. While no API server answers it
-// waits. An error is one that no retry can mend: of the journal, or a kind that
-// was asked for by a name that the API server does not know.
+// waits. An error is one that no retry can mend: of the journal, a kind that was
+// asked for by a name that the API server does not know, or a panic of its own.
 func (r *Recorder) Run(ctx context.Context) error {
 	j, err := journal.Create(r.cfg.Path, r.cfg.Journal)
 	if err != nil {
@@ -99,14 +99,14 @@ func (r *Recorder) record(parent context.Context, j *journal.Journal) error {
 	defer r.end()
 	written := make(chan error, 1)
 	go func() {
-		err := out.run(ctx)
+		err := guard(r.cfg.Log, func() error { return out.run(ctx) })
 		stop(err)
 		out.drain()
 		written <- err
 	}()
-	r.followAll(ctx, stop, j)
+	broken := guard(r.cfg.Log, func() error { r.followAll(ctx, stop, j); return nil })
 	close(out.items)
-	if err := <-written; err != nil || parent.Err() != nil {
+	if err := errors.Join(broken, <-written); err != nil || parent.Err() != nil {
 		return err
 	}
 	return context.Cause(ctx)
@@ -128,6 +128,7 @@ func (r *Recorder) end() {
 func (r *Recorder) followAll(ctx context.Context, stop context.CancelCauseFunc, j *journal.Journal) {
 	var running sync.WaitGroup
 	defer running.Wait()
+	defer stop(nil)
 	cancels := map[target]context.CancelCauseFunc{}
 	var pause reflector.Backoff
 	for first := true; ctx.Err() == nil; {
@@ -152,7 +153,8 @@ func (r *Recorder) followAll(ctx context.Context, stop context.CancelCauseFunc, 
 			following, cancel := context.WithCancelCause(ctx)
 			cancels[t] = cancel
 			running.Go(func() {
-				if err := f.run(following); err != nil && ctx.Err() == nil {
+				err := guard(r.cfg.Log, func() error { return f.run(following) })
+				if err != nil && ctx.Err() == nil {
 					stop(err)
 				}
 				if ctx.Err() == nil {

@@ -63,6 +63,7 @@ type sink struct {
 	log      *slog.Logger
 	items    chan item
 	finished chan item
+	broken   error // why no more is compared; it is for whoever saw that finished is closed
 
 	events, gaps atomic.Int64
 
@@ -99,7 +100,7 @@ func (s *sink) run(ctx context.Context) error {
 		select {
 		case first, more := <-s.finished:
 			if !more {
-				return nil
+				return s.broken
 			}
 			if err := s.write(ctx, s.gather(first)); err != nil {
 				return err
@@ -110,12 +111,18 @@ func (s *sink) run(ctx context.Context) error {
 	}
 }
 
-// finish compares what waits.
+// finish compares what waits. Where it cannot go on it takes the rest, so that
+// nobody waits.
 func (s *sink) finish() {
-	defer close(s.finished)
-	for i := range s.items {
-		i.finish()
-		s.finished <- i
+	s.broken = guard(s.log, func() error {
+		for i := range s.items {
+			i.finish()
+			s.finished <- i
+		}
+		return nil
+	})
+	close(s.finished)
+	for range s.items {
 	}
 }
 
