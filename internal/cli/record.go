@@ -24,7 +24,7 @@ import (
 // What a journal is kept to unless the user says otherwise: a week, and no more
 // than a laptop or a node can spare.
 const (
-	defaultJournal    = "fairlead.journal"
+	defaultJournal    = "journal.db"
 	defaultJournalMax = "1Gi"
 	defaultJournalAge = 7 * 24 * time.Hour
 )
@@ -55,10 +55,11 @@ Antrea add, as far as the API server has them; --kind adds others.
 Secrets are left out: the values of Secrets, and whatever looks like a password, a token
 or a key in ConfigMaps, environments, arguments and annotations.
 
-Exit status: 0 if all kinds were recorded in the end, 1 if some were not, 2 if it could
-not begin or go on.`,
+Exit status, whether it was interrupted, got SIGTERM or its time was over: 0 if all kinds
+were recorded in the end, 1 if some were not, 2 if it could not begin or go on. A pod that
+is ended is not restarted for a 1; for a unit of systemd set SuccessExitStatus=1.`,
 		Example: e.examples("fairlead record --kubeconfig ~/.kube/config", "fairlead record --journal incident.db --kind pods --kind deployments.apps",
-			"fairlead record --only --kind endpointslices -n default --for 10m", "fairlead events fairlead.journal -f   # meanwhile, in another terminal"),
+			"fairlead record --only --kind endpointslices -n default --for 10m", "fairlead events journal.db -f   # meanwhile, in another terminal"),
 		Args: noArguments,
 	}
 	f := &recordFlags{}
