@@ -24,7 +24,7 @@ var errReadOnly = errors.New("it was opened to be read")
 func (j *Journal) Append(ctx context.Context, events []Event) error {
 	return j.change(ctx, "append to", func() error {
 		insert, err := j.write.PrepareContext(ctx, `INSERT INTO events (time, run, object, type, resource_version,
-			manager, operation, subresource, managed_at, diff, content) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`)
+			manager, operation, subresource, managed_at, list, diff, content) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`)
 		if err != nil {
 			return err
 		}
@@ -55,8 +55,12 @@ func (j *Journal) insert(ctx context.Context, insert *sql.Stmt, e *Event) error 
 	if e.Content != nil {
 		content = string(e.Content)
 	}
+	var list any
+	if e.List != 0 {
+		list = e.List
+	}
 	_, err = insert.ExecContext(ctx, e.Time.UnixNano(), j.run, id, string(e.Type), e.ResourceVersion,
-		e.Manager, e.Operation, e.Subresource, stamp(e.ManagedAt), diff, content)
+		e.Manager, e.Operation, e.Subresource, stamp(e.ManagedAt), list, diff, content)
 	return err
 }
 

@@ -24,7 +24,9 @@ import (
 const (
 	appendVariable = "JOURNAL_TEST_APPEND" // append to this journal until killed
 	nobodyVariable = "JOURNAL_TEST_NOBODY" // open this journal as a user without rights
-	batch          = 50
+	// migrateVariable has it migrate this journal, and not commit that.
+	migrateVariable = "JOURNAL_TEST_MIGRATE"
+	batch           = 50
 )
 
 func TestMain(m *testing.M) {
@@ -35,6 +37,10 @@ func TestMain(m *testing.M) {
 	if path := os.Getenv(nobodyVariable); path != "" {
 		fmt.Println(openAsNobody(path))
 		os.Exit(0)
+	}
+	if path := os.Getenv(migrateVariable); path != "" {
+		fmt.Println(migrateForGood(path))
+		os.Exit(1)
 	}
 	os.Exit(m.Run())
 }

@@ -63,12 +63,33 @@ type Event struct {
 	Operation   string    `json:"operation,omitempty"`
 	Subresource string    `json:"subresource,omitempty"`
 	ManagedAt   time.Time `json:"managedAt,omitzero"`
+	// List is the list that brought it; 0: a watch did, or it is not known.
+	List int64 `json:"list,omitempty"`
 	// Diff is what changed since the event before it of the same object.
 	Diff []Change `json:"diff,omitempty"`
 	// Content is the object without managedFields and secrets; of one that is
 	// gone, its last state.
 	Content json.RawMessage `json:"content,omitempty"`
 }
+
+// List is one list of the objects of a kind, by which a watch begins, and of
+// which it needs another one after a gap.
+type List struct {
+	ID        int64 // BeginList gives it
+	Kind      Kind
+	Namespace string // empty: all of them
+	Began     time.Time
+	Reason    string // ListStart, or why it had to be asked for again
+	// Ended is zero for a list that is not complete: its recorder ended in it. Then
+	// what follows is zero as well.
+	Ended           time.Time
+	ResourceVersion string // what it is of
+	Objects         int
+	LastEvent       int64 // the last event before it was complete, of any kind
+}
+
+// ListStart is the reason of a list with which watching began.
+const ListStart = "start"
 
 // Gap is a time that nobody watched a kind.
 type Gap struct {

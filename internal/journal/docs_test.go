@@ -56,12 +56,19 @@ func TestTheQueriesOfTheDocumentationAnswer(t *testing.T) {
 	if err := j.AppendGap(t.Context(), Gap{Kind: services, Began: start, Ended: start.Add(1500 * time.Millisecond), Reason: "410"}); err != nil {
 		t.Fatal(err)
 	}
+	relist := List{Kind: slicesOf, Began: start, Reason: "410"}
+	for _, e := range []error{begin(t, j, &relist), end(t, j, &relist, 1500*time.Millisecond, 7)} {
+		if e != nil {
+			t.Fatal(e)
+		}
+	}
 	queries := regexp.MustCompile("(?s)```sql\n(.*?)```").FindAllStringSubmatch(documentation(t), -1)
 	want := []string{
 		"2023-11-14T22:13:22.000Z kube-apiserver [{\"addresses\":[\"10.0.0.1\"]}] null\n",
 		" Service 2\nkube-apiserver EndpointSlice 2\n",
 		"default kubernetes listed {\"spec\":{}}\n",
 		"Service 2023-11-14T22:13:20.000Z 1.5 410\n",
+		"EndpointSlice 2023-11-14T22:13:20.000Z 1.5 7 0 410\n",
 	}
 	if len(queries) != len(want) {
 		t.Fatalf("%d queries, want %d", len(queries), len(want))

@@ -36,6 +36,7 @@ type Options struct {
 type Journal struct {
 	path    string
 	read    *sql.DB
+	format  int // the file's
 	options Options
 
 	// The rest is of those that write. One connection does all of it, under mu.
@@ -67,6 +68,15 @@ func Create(path string, o Options) (*Journal, error) {
 
 func (j *Journal) create() error {
 	ctx := context.Background()
+	if err := j.connect(ctx); err != nil {
+		return err
+	}
+	return j.transact(ctx, func() error { return j.begin(ctx) })
+}
+
+// connect makes this journal the one that writes the file, and changes nothing
+// in it yet.
+func (j *Journal) connect(ctx context.Context) error {
 	if err := j.hold(ctx); err != nil {
 		return err
 	}
@@ -77,19 +87,18 @@ func (j *Journal) create() error {
 	if j.db, err = sql.Open("sqlite", j.source("mode=rw", "auto_vacuum(2)", "journal_mode(wal)", "synchronous(normal)", "foreign_keys(on)")); err != nil {
 		return err
 	}
-	if j.write, err = j.db.Conn(ctx); err != nil {
-		return err
-	}
-	return j.transact(ctx, func() error { return j.begin(ctx) })
+	j.write, err = j.db.Conn(ctx)
+	return err
 }
 
-// begin makes the schema, unless it is there, and notes that a run began.
+// begin makes the schema, or makes an older one this one, and notes that a run
+// began.
 func (j *Journal) begin(ctx context.Context) error {
-	if err := check(ctx, j.write); errors.Is(err, errEmpty) {
-		if _, err := j.write.ExecContext(ctx, schema); err != nil {
-			return err
-		}
-	} else if err != nil {
+	found, err := check(ctx, j.write)
+	if err != nil && !errors.Is(err, errEmpty) {
+		return err
+	}
+	if err := j.migrate(ctx, found); err != nil {
 		return err
 	}
 	host, err := os.Hostname()
@@ -105,7 +114,21 @@ func (j *Journal) begin(ctx context.Context) error {
 	return err
 }
 
-// Open opens a journal to read it, also while somebody writes it.
+// migrate adds what a file of a format lacks; 0 is an empty one. An older version
+// that reads it at the time goes on, for nothing is taken away.
+func (j *Journal) migrate(ctx context.Context, from int) error {
+	for ; from < format; from++ {
+		statements := formats[from] + fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d;", applicationID, from+1)
+		if _, err := j.write.ExecContext(ctx, statements); err != nil {
+			return fmt.Errorf("make it format %d: %w", from+1, err)
+		}
+	}
+	j.format = format
+	return nil
+}
+
+// Open opens a journal to read it, also while somebody writes it. One of an
+// older format is read as it is.
 func Open(path string) (*Journal, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -147,7 +170,8 @@ func (j *Journal) openRead(ctx context.Context, mode string, pragmas ...string) 
 	if j.read, err = sql.Open("sqlite", j.source(mode, pragmas...)); err != nil {
 		return err
 	}
-	return check(ctx, j.read)
+	j.format, err = check(ctx, j.read)
+	return err
 }
 
 // source names the file for the driver, with what to set on each connection.
@@ -167,22 +191,22 @@ type querier interface {
 // errEmpty is a file in which nobody has written anything yet.
 var errEmpty = errors.New("nothing has been recorded in it yet")
 
-// check says whether a file is a journal that this version knows.
-func check(ctx context.Context, q querier) error {
-	var id, version, tables int64
-	err := q.QueryRowContext(ctx, `SELECT (SELECT application_id FROM pragma_application_id),
+// check returns the format of a file that is a journal which this version knows.
+func check(ctx context.Context, q querier) (version int, err error) {
+	var id, tables int64
+	err = q.QueryRowContext(ctx, `SELECT (SELECT application_id FROM pragma_application_id),
 		(SELECT user_version FROM pragma_user_version), (SELECT count(*) FROM sqlite_schema)`).Scan(&id, &version, &tables)
 	switch {
 	case err != nil:
-		return err
+		return 0, err
 	case id == 0 && tables == 0:
-		return errEmpty
+		return 0, errEmpty
 	case id != applicationID || version < 1:
-		return fmt.Errorf("%w but a SQLite file of something else", ErrForeign)
+		return 0, fmt.Errorf("%w but a SQLite file of something else", ErrForeign)
 	case version > format:
-		return fmt.Errorf("%w: it has format %d, this one knows up to %d: use that version", ErrNewer, version, format)
+		return 0, fmt.Errorf("%w: it has format %d, this one knows up to %d: use that version", ErrNewer, version, format)
 	}
-	return nil
+	return version, nil
 }
 
 // Close ends the run, if it is one, and closes the file.

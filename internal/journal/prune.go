@@ -94,7 +94,9 @@ func (j *Journal) pruneWhile(ctx context.Context, before int64, more func() (boo
 }
 
 // pruneBatch spares the last state of what is still there, and the last event
-// of all, so that no number is given twice. Gaps go with the events after them.
+// of all, so that no number is given twice. Gaps go with the events after them,
+// and lists with theirs, but for the last one of a kind, which may have found
+// nothing.
 func (j *Journal) pruneBatch(ctx context.Context, before int64) (removed int64, err error) {
 	rows, err := j.write.QueryContext(ctx, `DELETE FROM events WHERE id IN (
 		SELECT id FROM events e WHERE time < ?1 AND id < (SELECT max(id) FROM events)
@@ -117,6 +119,10 @@ func (j *Journal) pruneBatch(ctx context.Context, before int64) (removed int64, 
 		return 0, err
 	}
 	if _, err := j.write.ExecContext(ctx, "DELETE FROM gaps WHERE ended < ?", newest); err != nil {
+		return 0, err
+	}
+	if _, err := j.write.ExecContext(ctx, `DELETE FROM lists WHERE ended < ? AND NOT EXISTS (SELECT 1 FROM events WHERE list = lists.id)
+		AND id NOT IN (SELECT max(id) FROM lists WHERE ended IS NOT NULL GROUP BY kind, namespace)`, newest); err != nil {
 		return 0, err
 	}
 	_, err = j.write.ExecContext(ctx, "DELETE FROM objects WHERE NOT EXISTS (SELECT 1 FROM events WHERE object = objects.id)")

@@ -38,15 +38,23 @@ type Filter struct {
 }
 
 const selectEvents = `SELECT e.id, e.time, k."group", k.version, k.resource, k.kind, o.namespace, o.name, o.uid,
-	e.resource_version, e.type, e.manager, e.operation, e.subresource, e.managed_at, e.diff, e.content
+	e.resource_version, e.type, e.manager, e.operation, e.subresource, e.managed_at, e.list, e.diff, e.content
 	FROM events e JOIN objects o ON o.id = e.object JOIN kinds k ON k.id = o.kind`
 
-// selectEvents is what a filter asks for, before it says of which events.
-func (f Filter) selectEvents() string {
-	if f.NoDiff && f.Field == "" {
-		return strings.Replace(selectEvents, "e.diff", "NULL", 1)
+// selectEvents is what to ask for, before one says of which events.
+func (j *Journal) selectEvents() string {
+	if j.format < formatLists {
+		return strings.Replace(selectEvents, "e.list", "NULL", 1)
 	}
 	return selectEvents
+}
+
+// selectEvents is what a filter asks for.
+func (f Filter) selectEvents(all string) string {
+	if f.NoDiff && f.Field == "" {
+		return strings.Replace(all, "e.diff", "NULL", 1)
+	}
+	return all
 }
 
 // where is a condition in the making.
@@ -161,7 +169,7 @@ func (j *Journal) events(ctx context.Context, f Filter, yield func(Event, error)
 // scan runs one query.
 func (j *Journal) scan(ctx context.Context, f Filter, yield func(Event) bool) (stopped bool, err error) {
 	w := f.where()
-	rows, err := j.read.QueryContext(ctx, f.selectEvents()+" WHERE "+w.String()+" ORDER BY e.id", w.args...)
+	rows, err := j.read.QueryContext(ctx, f.selectEvents(j.selectEvents())+" WHERE "+w.String()+" ORDER BY e.id", w.args...)
 	if err != nil {
 		return false, err
 	}
@@ -181,15 +189,15 @@ func (j *Journal) scan(ctx context.Context, f Filter, yield func(Event) bool) (s
 func scanEvent(rows interface{ Scan(...any) error }) (Event, error) {
 	var e Event
 	var at int64
-	var managed sql.NullInt64
+	var managed, list sql.NullInt64
 	var diff, content sql.RawBytes
 	k := &e.Kind
 	err := rows.Scan(&e.ID, &at, &k.Group, &k.Version, &k.Resource, &k.Kind, &e.Namespace, &e.Name, &e.UID,
-		&e.ResourceVersion, (*string)(&e.Type), &e.Manager, &e.Operation, &e.Subresource, &managed, &diff, &content)
+		&e.ResourceVersion, (*string)(&e.Type), &e.Manager, &e.Operation, &e.Subresource, &managed, &list, &diff, &content)
 	if err != nil {
 		return Event{}, err
 	}
-	e.Time = time.Unix(0, at).UTC()
+	e.Time, e.List = time.Unix(0, at).UTC(), list.Int64
 	if managed.Valid {
 		e.ManagedAt = time.Unix(0, managed.Int64).UTC()
 	}
@@ -233,7 +241,7 @@ func (j *Journal) Follow(ctx context.Context, f Filter) iter.Seq2[Event, error] 
 func (j *Journal) Last(ctx context.Context, kind, namespace, name string, at time.Time) (e Event, found bool, err error) {
 	f := Filter{Kinds: []string{kind}, Namespaces: []string{namespace}, Names: []string{name}, Until: at.Add(1)}
 	w := f.where()
-	rows, err := j.read.QueryContext(ctx, selectEvents+" WHERE "+w.String()+" ORDER BY e.id DESC LIMIT 1", w.args...)
+	rows, err := j.read.QueryContext(ctx, j.selectEvents()+" WHERE "+w.String()+" ORDER BY e.id DESC LIMIT 1", w.args...)
 	if err == nil {
 		defer rows.Close()
 		if found = rows.Next(); found {

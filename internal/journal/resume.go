@@ -26,7 +26,7 @@ func (j *Journal) States(ctx context.Context, kind Kind) iter.Seq2[Event, error]
 }
 
 func (j *Journal) states(ctx context.Context, kind Kind, yield func(Event, error) bool) (stopped bool, err error) {
-	rows, err := j.read.QueryContext(ctx, selectEvents+` WHERE e.type NOT IN ('deleted', 'absent') AND e.id IN
+	rows, err := j.read.QueryContext(ctx, j.selectEvents()+` WHERE e.type NOT IN ('deleted', 'absent') AND e.id IN
 		(SELECT (SELECT max(id) FROM events WHERE object = o.id) FROM objects o WHERE o.kind IN `+ofKind+`) ORDER BY e.id`, kind.Resource, kind.Group)
 	if err != nil {
 		return false, err
@@ -65,7 +65,8 @@ func (j *Journal) watched(ctx context.Context, kind Kind) (until time.Time, vers
 			SELECT max((SELECT max(id) FROM events WHERE object = o.id)) FROM objects o WHERE o.kind IN `+ofKind+`)
 		SELECT (SELECT id FROM last), max(run) FROM (
 			SELECT run FROM events WHERE id = (SELECT id FROM last)
-			UNION ALL SELECT run FROM gaps WHERE kind IN `+ofKind+`)`, kind.Resource, kind.Group).Scan(&last, &run)
+			UNION ALL SELECT run FROM gaps WHERE kind IN `+ofKind+`
+			UNION ALL SELECT run FROM lists WHERE ended IS NOT NULL AND kind IN `+ofKind+`)`, kind.Resource, kind.Group).Scan(&last, &run)
 	if err == nil && !run.Valid {
 		err = sql.ErrNoRows
 	}
@@ -83,7 +84,7 @@ func (j *Journal) watched(ctx context.Context, kind Kind) (until time.Time, vers
 
 // State returns the last event of an object.
 func (j *Journal) State(ctx context.Context, kind Kind, namespace, name, uid string) (e Event, found bool, err error) {
-	rows, err := j.read.QueryContext(ctx, selectEvents+` WHERE e.id = (SELECT max((SELECT max(id) FROM events WHERE object = o.id)) FROM objects o
+	rows, err := j.read.QueryContext(ctx, j.selectEvents()+` WHERE e.id = (SELECT max((SELECT max(id) FROM events WHERE object = o.id)) FROM objects o
 		WHERE o.name = ?4 AND o.namespace = ?3 AND o.kind IN `+ofKind+` AND o.uid = ?5)`, kind.Resource, kind.Group, namespace, name, uid)
 	if err == nil {
 		defer rows.Close()

@@ -2,23 +2,23 @@
 
 package journal
 
-import "fmt"
-
 const (
 	// applicationID tells our files from other SQLite files: "FLJn".
 	applicationID = 0x464c4a6e
-	// format is the number of the schema below. Whoever changes the schema
-	// raises it, and migrates files of the formats before.
-	format = 1
+	// format is the number of the schema below.
+	format = len(formats)
+	// formatLists is the first in which lists are recorded.
+	formatLists = 2
 )
+
+// formats are what each format adds to the one before. What was released stays
+// as it is: a new file goes the way that an old one goes.
+var formats = [...]string{schema, lists}
 
 // The unique index on objects serves look-ups by kind, namespace and name.
 // Two indexes on events are what appending can afford: an object's history,
 // and time.
-var schema = fmt.Sprintf(`
-PRAGMA application_id = %d;
-PRAGMA user_version = %d;
-
+const schema = `
 CREATE TABLE runs (
   id       INTEGER PRIMARY KEY,
   started  INTEGER NOT NULL,
@@ -71,7 +71,7 @@ CREATE TABLE gaps (
 );
 
 CREATE VIEW history AS
-  SELECT e.id, strftime('%%Y-%%m-%%dT%%H:%%M:%%fZ', e.time / 1e9, 'unixepoch') AS time,
+  SELECT e.id, strftime('%Y-%m-%dT%H:%M:%fZ', e.time / 1e9, 'unixepoch') AS time,
          k.kind, o.namespace, o.name, e.type, e.manager, e.operation, e.subresource,
          e.resource_version, e.diff, e.content
   FROM events e JOIN objects o ON o.id = e.object JOIN kinds k ON k.id = o.kind;
@@ -80,8 +80,33 @@ CREATE VIEW changes AS
          c.value ->> 'op' AS op, c.value ->> 'path' AS path, c.value -> 'old' AS old, c.value -> 'new' AS new
   FROM history h, json_each(h.diff) c;
 CREATE VIEW unwatched AS
-  SELECT k.kind, strftime('%%Y-%%m-%%dT%%H:%%M:%%fZ', g.began / 1e9, 'unixepoch') AS began,
-         strftime('%%Y-%%m-%%dT%%H:%%M:%%fZ', g.ended / 1e9, 'unixepoch') AS ended,
+  SELECT k.kind, strftime('%Y-%m-%dT%H:%M:%fZ', g.began / 1e9, 'unixepoch') AS began,
+         strftime('%Y-%m-%dT%H:%M:%fZ', g.ended / 1e9, 'unixepoch') AS ended,
          (g.ended - g.began) / 1e9 AS seconds, g.reason
   FROM gaps g JOIN kinds k ON k.id = g.kind;
-`, applicationID, format)
+`
+
+// The index on events has only those of lists, so it costs others nothing.
+const lists = `
+CREATE TABLE lists (
+  id               INTEGER PRIMARY KEY,
+  run              INTEGER NOT NULL REFERENCES runs,
+  kind             INTEGER NOT NULL REFERENCES kinds,
+  namespace        TEXT NOT NULL,
+  began            INTEGER NOT NULL,
+  ended            INTEGER,
+  resource_version TEXT NOT NULL,
+  objects          INTEGER,
+  reason           TEXT NOT NULL,
+  last_event       INTEGER
+);
+ALTER TABLE runs ADD COLUMN lists_from INTEGER;
+ALTER TABLE events ADD COLUMN list INTEGER REFERENCES lists;
+CREATE INDEX events_of_list ON events (list) WHERE list IS NOT NULL;
+CREATE VIEW relists AS
+  SELECT k.kind, l.namespace, strftime('%Y-%m-%dT%H:%M:%fZ', l.began / 1e9, 'unixepoch') AS began,
+         strftime('%Y-%m-%dT%H:%M:%fZ', l.ended / 1e9, 'unixepoch') AS ended,
+         (l.ended - l.began) / 1e9 AS seconds, l.objects,
+         (SELECT count(*) FROM events e WHERE e.list = l.id) AS events, l.reason
+  FROM lists l JOIN kinds k ON k.id = l.kind WHERE l.reason <> 'start';
+`
