@@ -12,6 +12,13 @@
 // needed may something have come and gone unseen: then the gap reaches from the
 // last moment at which the kind was followed to the new list.
 //
+// # What is a list
+//
+// Each list is noted, with what it brought, how many objects there were, and
+// why it was asked for. It counts when it is complete. One that broke off is
+// asked for again and is still the same list, for what is known by then is not
+// told twice.
+//
 // # What is left out
 //
 // Secrets are replaced before anything is compared or stored: see redact.go.

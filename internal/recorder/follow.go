@@ -49,8 +49,11 @@ type follower struct {
 	version string
 	good    time.Time
 	lost    bool // a new list is needed to know what is there
-	cause   error
-	noted   time.Time // when the gap was last noted
+	// open is a list of which there are events, and that is not complete: who asks
+	// again goes on with it.
+	open  *listing
+	cause error
+	noted time.Time // when the gap was last noted
 
 	mu      sync.Mutex
 	listed  bool
@@ -129,27 +132,50 @@ func isTrouble(err error) bool {
 // list takes what is there now, and ends the gap before.
 func (f *follower) list(ctx context.Context) error {
 	f.states.lists++
+	of, objects := f.listing(), 0
 	version, err := f.api.list(ctx, f.target, func(fields map[string]any) error {
+		objects++
 		o, err := readObject(f.target.Kind, fields)
 		if err != nil {
 			return f.target.trouble("list", true, err)
 		}
 		f.tellServers(o)
 		events, err := f.states.see(ctx, o, journal.Listed, time.Now())
-		return f.hand(ctx, events, err)
+		return f.hand(ctx, of, events, err)
 	})
 	if err != nil {
 		return err
 	}
 	now := time.Now()
 	events, err := f.states.missing(ctx, now)
-	if err := f.hand(ctx, events, err); err != nil {
+	if err := f.hand(ctx, of, events, err); err != nil {
 		return err
 	}
 	if f.cause != nil {
 		f.gap(ctx, now, version)
 	}
+	if err := f.complete(ctx, of, journal.List{Ended: now, ResourceVersion: version, Objects: objects}); err != nil {
+		return err
+	}
 	f.version, f.good, f.lost, f.cause = version, now, false, nil
+	return nil
+}
+
+// listing is the list to go on with, or one that begins.
+func (f *follower) listing() *listing {
+	if f.open != nil {
+		return f.open
+	}
+	return &listing{begun: journal.List{Kind: f.target.Kind, Namespace: f.target.namespace, Began: time.Now(), Reason: f.listReason()}}
+}
+
+// complete ends a list: all that it brought was handed on.
+func (f *follower) complete(ctx context.Context, of *listing, ended journal.List) error {
+	ended.Reason = f.listReason()
+	if !f.sink.put(ctx, item{of: of, ended: &ended}) {
+		return context.Cause(ctx)
+	}
+	f.open = nil
 	return nil
 }
 
@@ -239,20 +265,21 @@ func (f *follower) take(ctx context.Context, c change) error {
 	default:
 		err = f.target.trouble("watch", true, fmt.Errorf("an event of type %q, which this version does not know", c.kind))
 	}
-	if err := f.hand(ctx, events, err); err != nil {
+	if err := f.hand(ctx, nil, events, err); err != nil {
 		return err
 	}
 	f.version, f.good = o.version, now
 	return nil
 }
 
-// hand passes events on, unless there was an error.
-func (f *follower) hand(ctx context.Context, events []stored, err error) error {
+// hand passes events of a list, or of none, on, unless there was an error.
+func (f *follower) hand(ctx context.Context, of *listing, events []stored, err error) error {
 	if err != nil {
 		return err
 	}
 	for _, e := range events {
-		if !f.sink.put(ctx, item{stored: e}) {
+		f.open = of
+		if !f.sink.put(ctx, item{stored: e, of: of}) {
 			return context.Cause(ctx)
 		}
 	}
@@ -290,6 +317,11 @@ func (f *follower) put(ctx context.Context, g journal.Gap) {
 func (f *follower) end(ctx context.Context) error {
 	f.states.lists++
 	f.followed()
-	events, err := f.states.missing(ctx, time.Now())
-	return f.hand(ctx, events, err)
+	f.cause = errGone
+	of, now := f.listing(), time.Now()
+	events, err := f.states.missing(ctx, now)
+	if err := f.hand(ctx, of, events, err); err != nil {
+		return err
+	}
+	return f.complete(ctx, of, journal.List{Ended: now})
 }

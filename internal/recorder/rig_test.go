@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -152,6 +153,27 @@ func (r *recording) gaps(t *testing.T, kind string) []journal.Gap {
 		t.Fatal(err)
 	}
 	return gaps
+}
+
+// lists are those of a kind's resource.
+func (r *recording) lists(t *testing.T, resource string) (of []journal.List) {
+	t.Helper()
+	lists, err := r.journal.Lists(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(lists, func(l journal.List) bool { return l.Kind.Resource != resource })
+}
+
+// listEvents are the types and names of what a list brought, in their order.
+func (r *recording) listEvents(t *testing.T, l journal.List) (texts []string) {
+	t.Helper()
+	for _, e := range r.events(t, journal.Filter{}) {
+		if e.List == l.ID {
+			texts = append(texts, fmt.Sprint(e.Type, " ", e.Name))
+		}
+	}
+	return texts
 }
 
 func eventually(t *testing.T, what string, try func() error) {

@@ -103,6 +103,20 @@ func TestRecord(t *testing.T) {
 			t.Errorf("%+v", gaps)
 		}
 	})
+	t.Run("each kind was listed once, also one without objects", func(t *testing.T) {
+		for resource, objects := range map[string]int{"services": 2, "networkpolicies": 0} {
+			lists := r.lists(t, resource)
+			if len(lists) != 1 || lists[0].Objects != objects || lists[0].Reason != journal.ListStart || lists[0].Ended.IsZero() || lists[0].ResourceVersion == "" {
+				t.Errorf("%s: %+v", resource, lists)
+			}
+			if got := len(r.listEvents(t, lists[0])); got != objects {
+				t.Errorf("%s: %d events of the list", resource, got)
+			}
+		}
+		if first.List == 0 || second.List != 0 {
+			t.Errorf("the first event is of list %d, one of the watch of list %d", first.List, second.List)
+		}
+	})
 }
 
 // TestAServerThatStops is the decisive event of the first incident.
@@ -185,6 +199,21 @@ func TestAServerThatForgot(t *testing.T) {
 		}
 		if g := gaps[0]; !strings.Contains(g.Reason, "forgotten") || g.FromVersion == "" || g.ToVersion == "" || g.FromVersion == g.ToVersion {
 			t.Errorf("%+v", g)
+		}
+	})
+	t.Run("the list after it says why, how many objects there are, and what had changed", func(t *testing.T) {
+		lists, gap := r.lists(t, "services"), r.gaps(t, "services")[0]
+		if len(lists) != 2 {
+			t.Fatalf("%+v", lists)
+		}
+		l := lists[1]
+		if l.Reason != gap.Reason || !l.Ended.Equal(gap.Ended) || l.ResourceVersion != gap.ToVersion || l.Objects != 5 {
+			t.Errorf("%+v, after the gap %+v", l, gap)
+		}
+		got := r.listEvents(t, l)
+		slices.Sort(got)
+		if want := "[absent anew absent goes listed anew listed new modified changes]"; fmt.Sprint(got) != want {
+			t.Errorf("%v, want %s", got, want)
 		}
 	})
 }

@@ -18,7 +18,7 @@ import (
 // and what it takes to say what changed and who wrote.
 type stored struct {
 	event    journal.Event
-	of       *state
+	object   *state
 	old      []byte    // the content before; nil: there is nothing to compare
 	managers []manager // of the new one
 	marks    []uint64  // of the managers of the old one
@@ -37,10 +37,19 @@ func (s *stored) finish() {
 	s.old, s.managers, s.marks = nil, nil, nil
 }
 
-// item is an event or a gap.
+// listing is a list on its way to the journal, which has it when the first event
+// comes, or the end.
+type listing struct {
+	begun journal.List
+	id    int64 // for the goroutine that writes alone; 0: it is not in the journal
+}
+
+// item is an event, of a list or not, a gap, or the end of a list.
 type item struct {
 	stored
-	gap *journal.Gap
+	of    *listing // nil: a watch brought it
+	ended *journal.List
+	gap   *journal.Gap
 }
 
 const (
@@ -65,7 +74,7 @@ type sink struct {
 	finished chan item
 	broken   error // why no more is compared; it is for whoever saw that finished is closed
 
-	events, gaps atomic.Int64
+	events, lists, gaps atomic.Int64
 
 	mu      sync.Mutex
 	trouble error // why the journal takes nothing at present
@@ -78,8 +87,8 @@ func newSink(j *journal.Journal, log *slog.Logger) *sink {
 // put hands on what happened, and waits while the queue is full. It is false if
 // ctx ended first.
 func (s *sink) put(ctx context.Context, i item) bool {
-	if i.of != nil {
-		i.of.unwritten.Add(1)
+	if i.object != nil {
+		i.object.unwritten.Add(1)
 	}
 	select {
 	case s.items <- i:
@@ -151,31 +160,64 @@ func (s *sink) gather(first item) []item {
 	return items
 }
 
-// write writes all events up to each gap, and the gap.
+// write writes all events up to each gap, and the gap, and likewise with the
+// ends of lists.
 func (s *sink) write(ctx context.Context, items []item) error {
 	events := make([]journal.Event, 0, len(items))
-	for _, i := range items {
-		if i.gap == nil {
-			events = append(events, i.event)
+	for i := range items {
+		it := &items[i]
+		if err := s.begin(ctx, it.of); err != nil {
+			return err
+		}
+		if it.gap == nil && it.ended == nil {
+			events = append(events, it.event)
+			if it.of != nil {
+				events[len(events)-1].List = it.of.id
+			}
 			continue
 		}
 		if err := s.append(ctx, events); err != nil {
 			return err
 		}
 		events = events[:0]
-		if err := s.insist(ctx, func() error { return s.journal.AppendGap(context.WithoutCancel(ctx), *i.gap) }); err != nil {
+		if err := s.mark(ctx, it); err != nil {
 			return err
 		}
-		s.gaps.Add(1)
 	}
 	if err := s.append(ctx, events); err != nil {
 		return err
 	}
 	for _, i := range items {
-		if i.of != nil {
-			i.of.unwritten.Add(-1)
+		if i.object != nil {
+			i.object.unwritten.Add(-1)
 		}
 	}
+	return nil
+}
+
+// begin has a list in the journal.
+func (s *sink) begin(ctx context.Context, l *listing) error {
+	if l == nil || l.id != 0 {
+		return nil
+	}
+	return s.insist(ctx, func() (err error) {
+		l.id, err = s.journal.BeginList(context.WithoutCancel(ctx), l.begun)
+		return err
+	})
+}
+
+// mark writes a gap, or the end of a list.
+func (s *sink) mark(ctx context.Context, i *item) error {
+	writing := context.WithoutCancel(ctx)
+	do, count := func() error { return s.journal.AppendGap(writing, *i.gap) }, &s.gaps
+	if i.ended != nil {
+		i.ended.ID = i.of.id
+		do, count = func() error { return s.journal.EndList(writing, *i.ended) }, &s.lists
+	}
+	if err := s.insist(ctx, do); err != nil {
+		return err
+	}
+	count.Add(1)
 	return nil
 }
 

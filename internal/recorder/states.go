@@ -121,7 +121,7 @@ func (s *states) see(ctx context.Context, o object, how journal.Type, now time.T
 func (s *states) event(o object, known *state, old []byte, how journal.Type, now time.Time) stored {
 	managers := s.managersOf(o.managedFields)
 	known.withheld = s.redactor.object(s.kind, o.version, o.content, known.withheld)
-	e := stored{of: known, old: old, managers: managers, marks: known.marks, event: journal.Event{
+	e := stored{object: known, old: old, managers: managers, marks: known.marks, event: journal.Event{
 		Time: now, Kind: s.kind, Namespace: o.namespace, Name: o.name, UID: o.uid, ResourceVersion: o.version,
 		Type: how, Content: bytes.Clone(s.encode(o.content)),
 	}}
@@ -184,7 +184,7 @@ func (s *states) lost(ctx context.Context, key name, now time.Time) (stored, err
 		return stored{}, err
 	}
 	s.forget(key)
-	return stored{of: known, event: journal.Event{
+	return stored{object: known, event: journal.Event{
 		Time: now, Kind: s.kind, Namespace: key.namespace, Name: key.name, UID: known.uid,
 		ResourceVersion: known.version, Type: journal.Absent, Content: content,
 	}}, nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/fairlead-io/fairlead/internal/journal"
 	"github.com/fairlead-io/fairlead/internal/reflector"
 )
 
@@ -23,6 +24,14 @@ func (f *follower) reason() string {
 		return reasonText(cause)
 	}
 	return reasonText(cause) + "; then " + reasonText(last)
+}
+
+// listReason says why a list is asked for.
+func (f *follower) listReason() string {
+	if f.cause == nil {
+		return journal.ListStart
+	}
+	return f.reason()
 }
 
 // reasons are what a Trouble's reason means for who records.
