@@ -19,6 +19,7 @@ import (
 	"github.com/fairlead-io/fairlead/internal/apiserver"
 	"github.com/fairlead-io/fairlead/internal/journal"
 	"github.com/fairlead-io/fairlead/internal/recorder"
+	"github.com/fairlead-io/fairlead/internal/replay"
 )
 
 // What a journal is kept to unless the user says otherwise: a week, and no more
@@ -245,7 +246,7 @@ func recordLine(s recorder.Status, rate float64) string {
 
 func recordSummary(s recorder.Status) string {
 	return fmt.Sprintf("%s: %d events and %d gaps of %d kinds in %s, %s", s.Path, s.Events, s.Gaps, len(s.Kinds),
-		time.Since(s.Began).Round(time.Second), bytesText(uint64(fileSize(s.Path))))
+		replay.DurationText(time.Since(s.Began).Round(time.Second)), bytesText(uint64(fileSize(s.Path))))
 }
 
 // fileSize is what the journal takes on disk, with its WAL.

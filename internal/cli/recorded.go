@@ -178,7 +178,7 @@ func (e *env) tell(s replay.Summary, node string) {
 	if s.Cut {
 		e.warn("the moment lies within a list: what had come of it by then does not count")
 	}
-	e.warn("replayed %d events from %s to %s (%s) on Node %s", s.Events, stampText(s.First), stampText(s.Last), s.Last.Sub(s.First).Round(time.Millisecond), node)
+	e.warn("replayed %d events from %s to %s (%s) on Node %s", s.Events, stampText(s.First), stampText(s.Last), replay.DurationText(s.Last.Sub(s.First).Round(time.Millisecond)), node)
 }
 
 // readRecorded makes the world of what was recorded.

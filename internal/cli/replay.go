@@ -141,13 +141,13 @@ func (e *env) printCheck(output *format, report replay.Report, node string) erro
 	if len(report.Findings) == 0 {
 		return e.print("everything held\n")
 	}
-	t := &table{columns: append(columns("TIME", "INVARIANT", "SERVICE", "CLEARED", "BY", "MANAGER", "VERSION", "WHAT"), wideColumns("EVENT")...)}
+	t := &table{columns: append(columns("TIME", "INVARIANT", "SERVICE", "CLEARED", "BY", "MANAGER", "VERSION", "WHAT"), wideColumns("EVENT", "DETAIL")...)}
 	for _, f := range report.Findings {
 		cleared := "not since"
 		if !f.Cleared.IsZero() {
 			cleared = stampText(f.Cleared)
 		}
-		t.add(stampText(f.Time), f.Invariant, f.Service, cleared, f.Object, f.Manager, f.ResourceVersion, f.Text, fmt.Sprint(f.Event))
+		t.add(stampText(f.Time), f.Invariant, f.Service, cleared, f.Object, f.Manager, f.ResourceVersion, f.Text, fmt.Sprint(f.Event), f.Detail)
 	}
 	return e.printTable(output, t)
 }

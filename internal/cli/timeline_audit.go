@@ -164,11 +164,8 @@ func missingFinding(missing []correlation.Missing) timeline.Finding {
 	if more := len(missing) - 1; more > 0 {
 		text += fmt.Sprintf(", nor of %s of such objects", plural(more, "more change"))
 	}
-	text += ": " + first.Reason.Text
-	if len(first.Reason.Evidence) > 0 {
-		text += " (" + strings.Join(first.Reason.Evidence, "; ") + ")"
-	}
-	return timeline.Finding{Time: e.Time.UTC(), Severity: timeline.Warning, Invariant: withoutRecord, Text: text, Event: e.ID}
+	detail := strings.Join(append([]string{first.Reason.Text}, first.Reason.Evidence...), "; ")
+	return timeline.Finding{Time: e.Time.UTC(), Severity: timeline.Warning, Invariant: withoutRecord, Text: text, Detail: detail, Event: e.ID}
 }
 
 func objectText(e journal.Event) string {

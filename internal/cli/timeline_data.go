@@ -175,7 +175,7 @@ func (g *gathered) find(f replay.Finding) {
 	if f.Invariant == replay.APIServerEmpty || f.Invariant == replay.BackendsLost {
 		severity = timeline.Alarm
 	}
-	out := timeline.Finding{Time: f.Time.UTC(), Severity: severity, Invariant: f.Invariant, Text: f.Text, Event: f.Event, Service: f.Service}
+	out := timeline.Finding{Time: f.Time.UTC(), Severity: severity, Invariant: f.Invariant, Text: f.Text, Detail: f.Detail, Event: f.Event, Service: f.Service}
 	if !f.Cleared.IsZero() {
 		out.Cleared = f.Cleared.UTC()
 	}

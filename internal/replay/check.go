@@ -5,6 +5,7 @@ package replay
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fairlead-io/fairlead/internal/journal"
@@ -254,19 +255,21 @@ func contender(row *tables.Service) model.Contender {
 }
 
 // finding says of which event it is, if of any.
-func (c *checker) finding(s *Step, e *journal.Event, text string) Finding {
+func (c *checker) finding(s *Step, e *journal.Event, t told) Finding {
 	if e == nil {
-		return Finding{Time: s.Time, Text: text}
+		return Finding{Time: s.Time, Text: t.text, Detail: t.detail}
 	}
-	f := Finding{
-		Event: e.ID, Time: e.Time, ResourceVersion: e.ResourceVersion, Manager: e.Manager,
-		Object: objectTitle(e), Text: text,
+	details := []string{t.detail}
+	if changed := changeText(c.diff(e.ID)); changed != "" {
+		details = append(details, changed)
 	}
-	f.Text += changeText(c.diff(e.ID))
 	if g, unsure := c.gapAt(e); unsure {
-		f.Text += gapText(g, e)
+		details = append(details, gapText(g, e))
 	}
-	return f
+	return Finding{
+		Event: e.ID, Time: e.Time, ResourceVersion: e.ResourceVersion, Manager: e.Manager,
+		Object: objectTitle(e), Text: t.text, Detail: strings.Join(details, "; "),
+	}
 }
 
 // gapAt is the last gap in which an event came: then it was found by a list if

@@ -34,17 +34,17 @@ func TestCheck(t *testing.T) {
 		events []journal.Event
 		gaps   []journal.Gap
 		want   []string
-		text   string // in that of the first finding
+		text   string // in what the first finding tells
 	}{
 		{"a Service in front of the API server that is emptied, and filled again", []journal.Event{empty, full}, nil,
 			[]string{"apiserver-empty default/web by EndpointSlice default/web-1 at 5s, event 4 until 8s"},
-			"backend 10.0.1.1:8080: an agent goes on with what the Service had for 1m0s at most; an agent without retention refuses new connections to the API server; changed: /endpoints [1]→null"},
+			"the API left the Service without backend 10.0.1.1:8080 | an agent goes on with what the Service had for 1m at most; an agent without retention refuses new connections to the API server; changed: /endpoints [1]→null"},
 		{"each time that it is emptied counts", []journal.Event{empty, full,
 			event(9, journal.Deleted, endpointSlices, "web-1", "")}, nil,
 			[]string{"apiserver-empty default/web by EndpointSlice default/web-1 at 5s, event 4 until 8s",
-				"apiserver-empty default/web by EndpointSlice default/web-1 at 9s, event 6 until stays"}, "for 1m0s at most"},
+				"apiserver-empty default/web by EndpointSlice default/web-1 at 9s, event 6 until stays"}, "for 1m at most"},
 		{"one that is deleted", []journal.Event{event(5, journal.Deleted, services, "web", "")}, nil,
-			[]string{"apiserver-empty default/web by Service default/web at 5s, event 4 until stays"}, "the Service was deleted, and went without backend 10.0.1.1:8080: nothing is retained for it"},
+			[]string{"apiserver-empty default/web by Service default/web at 5s, event 4 until stays"}, "the Service was deleted, with backend 10.0.1.1:8080 | nothing is retained for it"},
 		{"what is emptied in a gap may have come in another order", []journal.Event{empty, event(20, journal.Added, services, "api", service("api", "10.96.0.2"))},
 			[]journal.Gap{{Kind: endpointSlices, Began: at(4), Ended: at(6), Reason: "410 Gone"}},
 			[]string{"apiserver-empty default/web by EndpointSlice default/web-1 at 5s, event 4 until stays"},
@@ -63,7 +63,7 @@ func TestCheck(t *testing.T) {
 			event(3, journal.Added, services, "older", service("older", "10.96.0.3", "192.0.2.80")),
 			event(6, journal.Deleted, services, "older", ""),
 		}, nil, []string{"address-contested default/new by Service default/older at 3s, event 5 until 6s"},
-			"it claims 192.0.2.80:80/TCP as well as default/older, which is older (2012-01-01T00:00:00Z, this one 2013-01-01T00:00:00Z): connections go there"},
+			"it claims 192.0.2.80:80/TCP, which default/older holds | default/older is older (2012-01-01T00:00:00Z, this one 2013-01-01T00:00:00Z): connections go there"},
 		{"whoever comes later and is younger loses it, too", []journal.Event{
 			event(2, journal.Added, services, "older", service("older", "10.96.0.3", "192.0.2.80")),
 			event(3, journal.Added, services, "new", service("new", "10.96.0.2", "192.0.2.80")),
@@ -83,8 +83,11 @@ func TestCheck(t *testing.T) {
 			if diff := cmp.Diff(c.want, got); diff != "" {
 				t.Fatalf("(-want +got)\n%s", diff)
 			}
-			if len(got) > 0 && !strings.Contains(report.Findings[0].Text, c.text) {
-				t.Errorf("it says %q, want %q", report.Findings[0].Text, c.text)
+			if len(got) == 0 {
+				return
+			}
+			if first := report.Findings[0]; !strings.Contains(first.Text+" | "+first.Detail, c.text) {
+				t.Errorf("it says %q and %q, want %q", first.Text, first.Detail, c.text)
 			}
 		})
 	}
@@ -139,5 +142,15 @@ func TestRowsThatDoNotFollowTheirObjectsAreFound(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestDurationsEndWithoutZeros(t *testing.T) {
+	for want, d := range map[string]time.Duration{
+		"10m": 10 * time.Minute, "1h": time.Hour, "1h30m": 90 * time.Minute, "10s": 10 * time.Second, "0s": 0, "1m10s": 70 * time.Second, "1h0m10s": time.Hour + 10*time.Second, "20m": 20 * time.Minute,
+	} {
+		if got := DurationText(d); got != want {
+			t.Errorf("%s: %q, want %q", d, got, want)
+		}
 	}
 }

@@ -43,7 +43,8 @@ type Finding struct {
 	ResourceVersion string    `json:"resourceVersion"`
 	Manager         string    `json:"manager"`
 	Object          string    `json:"object"`           // "EndpointSlice default/kubernetes"
-	Text            string    `json:"text"`             // what happened, and what follows
+	Text            string    `json:"text"`             // what broke, in one clause
+	Detail          string    `json:"detail,omitempty"` // what follows, what changed, and how sure that is
 	Cleared         time.Time `json:"cleared,omitzero"` // when it held again; zero: it did not
 }
 

@@ -14,14 +14,17 @@ import (
 
 // The sentences of findings. They are for people, and may change.
 
+// told is what broke, and what more there is to say of it.
+type told struct{ text, detail string }
+
 const (
 	fewBackends = 5
 	fewChanges  = 3
 	fewRunes    = 80
 )
 
-func lostText(lost []model.Backend) string {
-	return "the row lacks " + backendText(lost) + ", though the objects of the Service name them"
+func lostText(lost []model.Backend) told {
+	return told{"the row lacks " + backendText(lost), "the objects of the Service give what it lacks"}
 }
 
 func backendText(all []model.Backend) string {
@@ -42,29 +45,40 @@ func backendText(all []model.Backend) string {
 
 // emptyText says what a Service in front of the API server lost, and what
 // becomes of its clients.
-func (c *checker) emptyText(change *Change) string {
-	text := "the API left the Service without " + backendText(backends(&change.Before.Own))
+func (c *checker) emptyText(change *Change) told {
+	had := backendText(backends(&change.Before.Own))
 	if change.After == nil {
-		return "the Service was deleted, and went without " + backendText(backends(&change.Before.Own)) + ": nothing is retained for it"
+		return told{"the Service was deleted, with " + had, "nothing is retained for it"}
 	}
-	const without = "an agent without retention refuses new connections to the API server"
-	retained := CountBackends(change.After).Retained
-	if retained == 0 {
-		return text + ": nothing is retained, and new connections to the API server are refused"
+	text := "the API left the Service without " + had
+	if CountBackends(change.After).Retained == 0 {
+		return told{text, "nothing is retained, and new connections to the API server are refused"}
 	}
-	return fmt.Sprintf("%s: an agent goes on with what the Service had for %s at most; %s", text, c.limit, without)
+	return told{text, fmt.Sprintf("an agent goes on with what the Service had for %s at most; "+
+		"an agent without retention refuses new connections to the API server", DurationText(c.limit))}
 }
 
-func (c *checker) contestText(spot model.Spot, loser, winner model.Name) string {
+// DurationText is a duration without the zeros at its end: 10m rather than 10m0s.
+func DurationText(d time.Duration) string {
+	text := d.String()
+	for _, zeros := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, zeros) {
+			text = text[:len(text)-len("0s")]
+		}
+	}
+	return text
+}
+
+func (c *checker) contestText(spot model.Spot, loser, winner model.Name) told {
 	mine, other := c.engine.rows[loser].Object.CreationTimestamp, c.engine.rows[winner].Object.CreationTimestamp
-	why := "which comes first by name, both being of one age"
+	why := "comes first by name, both being of one age"
 	switch {
 	case mine.IsZero() && !other.IsZero():
-		why = "for it is not known when this one was created"
+		why = "comes first, for it is not known when this one was created"
 	case !mine.Equal(other):
-		why = fmt.Sprintf("which is older (%s, this one %s)", stamp(other), stamp(mine))
+		why = fmt.Sprintf("is older (%s, this one %s)", stamp(other), stamp(mine))
 	}
-	return fmt.Sprintf("it claims %s as well as %s, %s: connections go there", spot, winner, why)
+	return told{fmt.Sprintf("it claims %s, which %s holds", spot, winner), fmt.Sprintf("%s %s: connections go there", winner, why)}
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
@@ -86,7 +100,7 @@ func changeText(diff []journal.Change) string {
 		}
 		texts = append(texts, change.Path+" "+valueText(change))
 	}
-	return "; changed: " + strings.Join(texts, ", ")
+	return "changed: " + strings.Join(texts, ", ")
 }
 
 func valueText(c journal.Change) string {
@@ -112,5 +126,5 @@ func gapText(g journal.Gap, e *journal.Event) string {
 	if g.Kind == e.Kind {
 		how = "it was found after nobody had watched "
 	}
-	return fmt.Sprintf("; %s%s from %s to %s (%s), so the order may have been another", how, g.Kind.Resource, stamp(g.Began), stamp(g.Ended), g.Reason)
+	return fmt.Sprintf("%s%s from %s to %s (%s), so the order may have been another", how, g.Kind.Resource, stamp(g.Began), stamp(g.Ended), g.Reason)
 }

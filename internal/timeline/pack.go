@@ -70,6 +70,7 @@ type (
 		Severity  Severity `json:"severity"`
 		Invariant string   `json:"invariant"`
 		Text      string   `json:"text"`
+		Detail    string   `json:"detail"`
 		Event     int64    `json:"event"`
 		Service   string   `json:"service"`
 	}
@@ -184,7 +185,7 @@ func (p *packer) gaps(gaps []Gap) {
 func (p *packer) findings(findings []Finding) {
 	p.out.Findings = make([]packedFinding, len(findings))
 	for i, f := range sorted(findings, func(f Finding) time.Time { return f.Time }) {
-		out := packedFinding{From: p.since(f.Time), Severity: f.Severity, Invariant: f.Invariant, Text: f.Text, Event: f.Event, Service: f.Service}
+		out := packedFinding{From: p.since(f.Time), Severity: f.Severity, Invariant: f.Invariant, Text: f.Text, Detail: f.Detail, Event: f.Event, Service: f.Service}
 		if !f.Cleared.IsZero() {
 			cleared := p.since(f.Cleared)
 			out.To = &cleared

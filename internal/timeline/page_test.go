@@ -120,7 +120,7 @@ func TestPage(t *testing.T) {
 }
 
 func opensOnAlarm(t *testing.T, b *browser) {
-	if got := b.text("#headline h2"); !strings.HasPrefix(got, "default/kubernetes lost all its backends") {
+	if got := b.text("#headline h2"); got != "default/kubernetes: the API left the Service without backend 192.0.2.11:6443" {
 		t.Errorf("the headline says %q", got)
 	}
 	if got := b.text("#headline p:last-child"); !strings.Contains(got, "10:01:35.300 UTC · over after 3.7 s") {
@@ -243,14 +243,14 @@ func showsDetails(t *testing.T, b *browser) {
 		}
 	}
 	b.clickAt("Findings", at(95.3))
-	b.until("document.querySelector('#panel .said')?.textContent.startsWith('default/kubernetes lost all')")
+	b.until("document.querySelector('#panel .said')?.textContent.startsWith('the API left the Service without backend 192.0.2.11:6443: an agent goes on')")
 	b.picture("panel-1280-light")
 	b.clickAt("kube-apiserver-2.log", at(99.01))
 	b.until("document.querySelector('#panel').textContent.includes('The event that it brought about')")
 	b.key("Escape")
 	b.until("document.getElementById('panel').hidden")
 	b.clickOn("#headline button[aria-label='Next finding']")
-	b.until("document.querySelector('#headline h2').textContent.startsWith('Pod shop/web-7')")
+	b.until("document.querySelector('#headline h2').textContent.includes('Pod shop/web-7')")
 	b.clickAt("Not watched", at(142))
 	b.until("document.querySelector('#panel').textContent.includes('410 Gone: too old resource version')")
 }
@@ -298,7 +298,7 @@ func remembers(t *testing.T, b *browser) {
 func stepsFindings(t *testing.T, b *browser) {
 	eval[bool](b, "document.getElementById('lanes').focus() ?? true")
 	b.key("n")
-	b.until("document.querySelector('#headline h2').textContent.startsWith('Pod shop/web-7')")
+	b.until("document.querySelector('#headline h2').textContent.includes('Pod shop/web-7')")
 	if got := eval[string](b, "document.getElementById('headline').className"); got != "warning" {
 		t.Errorf("it looks like an %s", got)
 	}
@@ -357,7 +357,7 @@ func TestHostileNamesStayText(t *testing.T) {
 		d.Services = append(d.Services, Service{Name: text, Series: []Point{{Time: when, Backends: 1}, {Time: at(50)}}})
 		d.Gaps = append(d.Gaps, Gap{Kind: text, From: when, To: at(40), Reason: text})
 		d.Marks = append(d.Marks, Mark{Time: when, User: text, Verb: text, What: text, Server: text, Event: int64(i)})
-		d.Findings = append(d.Findings, Finding{Time: when, Severity: Alarm, Invariant: text, Text: text, Event: int64(i), Service: text})
+		d.Findings = append(d.Findings, Finding{Time: when, Severity: Alarm, Invariant: text, Text: text, Detail: text, Event: int64(i), Service: text})
 	}
 	b := openBrowser(t)
 	file, _ := save(t, d)

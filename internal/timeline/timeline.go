@@ -97,7 +97,8 @@ type Finding struct {
 	Severity Severity  `json:"severity"`
 	// Invariant is what does not hold, by a name that stays the same.
 	Invariant string `json:"invariant,omitempty"`
-	Text      string `json:"text"`              // a sentence
+	Text      string `json:"text"`              // what broke, in one clause
+	Detail    string `json:"detail,omitempty"`  // what more there is to say of it
 	Event     int64  `json:"event,omitempty"`   // that brought it about
 	Service   string `json:"service,omitempty"` // namespace/name
 }

@@ -204,7 +204,7 @@ func FuzzWrite(f *testing.F) {
 				Diff: []journal.Change{{Path: text, Op: text, Old: json.RawMessage(raw), New: json.RawMessage(raw)}}}},
 			Gaps:     []Gap{{Kind: text, From: when, To: when, Reason: text}},
 			Marks:    []Mark{{Time: when, User: text, Verb: text, What: text, Server: text, Event: id}},
-			Findings: []Finding{{Time: when, Cleared: when, Severity: Severity(text), Invariant: text, Text: text, Event: id, Service: text}},
+			Findings: []Finding{{Time: when, Cleared: when, Severity: Severity(text), Invariant: text, Text: text, Detail: text, Event: id, Service: text}},
 		}
 		have, written, err := tags(d)
 		if err != nil {

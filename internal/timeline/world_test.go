@@ -40,9 +40,9 @@ func incidentData() Data {
 			{Time: at(131), User: "admin", Verb: "create", What: "services shop/web", Server: "kube-apiserver-2.log", Event: 49},
 		},
 		Findings: []Finding{
-			{Time: at(140), Severity: Warning, Invariant: "no-audit-record", Text: "Pod shop/web-7 was deleted, and no audit log has a record of it.", Event: 48},
+			{Time: at(140), Severity: Warning, Invariant: "no-audit-record", Text: "No audit log has a record of how Pod shop/web-7 was deleted", Detail: "a server's log may be lost", Event: 48},
 			{Time: at(95.3), Cleared: at(99.02), Severity: Alarm, Invariant: "apiserver-empty", Service: "default/kubernetes", Event: 40,
-				Text: "default/kubernetes lost all its backends: kube-apiserver set endpoints to null in EndpointSlice default/kubernetes."},
+				Text: "the API left the Service without backend 192.0.2.11:6443", Detail: "an agent goes on with what the Service had for 10m at most; changed: /endpoints"},
 		},
 		Services: []Service{
 			{Name: "default/kubernetes", Series: []Point{{Time: at(0), Backends: 1}, {Time: at(95.3), Backends: 0, Retained: 1}, {Time: at(99.02), Backends: 1}}},

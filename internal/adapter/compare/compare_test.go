@@ -132,8 +132,7 @@ func run(t *testing.T, s story, o Options) *Comparison {
 func told(c *Comparison) string {
 	var b strings.Builder
 	for _, f := range c.Finish() {
-		text, _, _ := strings.Cut(f.Text, "; ")
-		fmt.Fprintf(&b, "%v %s: %s (event %d)", f.Time.Sub(at(0)), f.Service, text, f.Event)
+		fmt.Fprintf(&b, "%v %s: %s (event %d)", f.Time.Sub(at(0)), f.Service, f.Text, f.Event)
 		if !f.Cleared.IsZero() {
 			fmt.Fprintf(&b, " until %v", f.Cleared.Sub(at(0)))
 		}

@@ -26,17 +26,15 @@ const (
 func (c *Comparison) finding(key subject, at time.Time, all []difference) replay.Finding {
 	e, known := c.past.changed[key.service]
 	places, backends := gather(all)
-	text := key.source + ": " + c.verdict(key, places, backends)
+	detail := "no dump of this kind is older"
 	if last, found := c.source[key.source]; found {
-		text += fmt.Sprintf("; it was right %s before, at %s", at.Sub(last), stamp(last))
-	} else {
-		text += "; no dump of this kind is older"
+		detail = fmt.Sprintf("it was right %s before, at %s", replay.DurationText(at.Sub(last)), stamp(last))
 	}
 	if known && key.kind != extra {
-		text += "; its own objects ask for the same since " + e.text()
+		detail += "; its own objects ask for the same since " + e.text()
 	}
-	text += c.meanwhile(key, at, backends)
-	f := replay.Finding{Invariant: replay.ImplDiffers, Time: at.UTC(), Text: text}
+	detail += c.meanwhile(key, at, backends)
+	f := replay.Finding{Invariant: replay.ImplDiffers, Time: at.UTC(), Text: key.source + ": " + c.verdict(key, places, backends), Detail: detail}
 	if key.service != (model.Name{}) {
 		f.Service = key.service.String()
 	}

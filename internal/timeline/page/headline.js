@@ -13,11 +13,10 @@ function openHeadline(app) {
     const finding = findings[at];
     const over = finding.to === null ? 'not over at the end' : `over after ${duration(finding.to - finding.from)}`;
     const details = [stamp(finding.from) + ' UTC', finding.severity === 'alarm' || finding.to !== null ? over : '', finding.service].filter(text => text !== '');
-    const [title, rest] = sentence(finding);
     const button = (text, label, onclick) => element('button', { type: 'button', 'aria-label': label, onclick }, text);
     section.className = finding.severity;
     section.replaceChildren(
-      element('div', { class: 'words', 'aria-live': 'polite' }, element('h2', {}, title), element('p', { class: 'rest', title: rest }, rest), element('p', {}, details.join(' · '))),
+      element('div', { class: 'words', 'aria-live': 'polite' }, element('h2', {}, title(finding)), element('p', { class: 'rest', title: finding.detail }, finding.detail), element('p', {}, details.join(' · '))),
       element('div', { class: 'acts' },
         button('Show the change', undefined, () => app.choose({ kind: 'finding', index: finding.index }, true)),
         button('Zoom to it', undefined, () => app.view.set(...around(app.data, finding))),
@@ -45,13 +44,8 @@ function openHeadline(app) {
   return findings[0];
 }
 
-// sentence is a finding as a headline: whom it is about, and what it begins with;
-// and the rest of a long one.
-function sentence({ service, text }) {
-  const whole = service === '' || text.includes(service) ? text : service + ': ' + text;
-  const end = [': ', '; ', '. '].map(mark => whole.indexOf(mark, service.length + 40)).filter(at => at > 0).sort((a, b) => a - b)[0];
-  return whole.length <= 160 || end === undefined ? [whole, ''] : [whole.slice(0, end), whole.slice(end + 1).trim()];
-}
+// title is a finding as a headline: whom it is about, and what broke.
+const title = ({ service, text }) => service === '' || text.includes(service) ? text : service + ': ' + text;
 
 // around is a time in which a finding shows well: itself in the middle, with
 // what came shortly before and after, and other findings that are close.

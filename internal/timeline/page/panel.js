@@ -9,7 +9,7 @@ function openPanel(app) {
   const action = (text, onclick) => element('button', { type: 'button', onclick }, text);
   const facts = pairs => element('dl', {}, ...pairs.filter(([, value]) => value !== '' && value !== undefined).flatMap(([name, value]) => [element('dt', {}, name), element('dd', {}, value)]));
   const head = title => element('div', { class: 'top' }, element('h2', {}, title), element('button', { type: 'button', 'aria-label': 'Close details', title: 'Close (Esc)', onclick: close }, '✕'));
-  const said = finding => element('p', { class: 'said ' + finding.severity }, finding.text);
+  const said = finding => element('p', { class: 'said ' + finding.severity }, [finding.text, finding.detail].filter(text => text !== '').join(': '));
 
   function show(thing, focus) {
     const content = { event: showEvent, finding: showFinding, mark: showMark, gap: showGap }[thing.kind](thing.index);
