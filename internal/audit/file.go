@@ -29,6 +29,9 @@ const (
 
 var errLong = fmt.Errorf("longer than %d MiB", maxRecord>>20)
 
+// errTimeless is a record that has no place among the others.
+var errTimeless = errors.New("a record without a time that can be read")
+
 // rotation is what log rotation puts into a name: of the API server itself, and
 // of logrotate, with numbers or dates.
 var rotation = regexp.MustCompile(`(-\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d{3}(\.[a-z]+)?|\.\d+|-\d{8,10})?(\.gz)?$`)
@@ -60,11 +63,16 @@ type file struct {
 // records yields what can be read. What cannot is counted in the losses; only a
 // file that cannot be opened is an error.
 func (f *file) records(yield func(Record) bool) error {
-	in, closeAll, err := open(f.path)
+	raw, err := os.Open(f.path)
 	if err != nil {
-		return err
+		return fmt.Errorf("open the audit log: %w", err)
 	}
-	defer closeAll()
+	defer raw.Close()
+	in, err := plain(bufio.NewReaderSize(raw, readBuffer))
+	if err != nil {
+		f.losses.lose(&f.losses.Torn, f.path, 1, fmt.Errorf("the file cannot be read: %w", err))
+		return nil
+	}
 	f.read(in, yield)
 	return nil
 }
@@ -90,28 +98,16 @@ func (f *file) read(in *bufio.Reader, yield func(Record) bool) {
 	}
 }
 
-// open opens a file, and what is inside if it is compressed, whatever its name.
-func open(path string) (in *bufio.Reader, closeAll func() error, err error) {
-	info, err := os.Stat(path)
-	if err == nil && info.IsDir() {
-		err = fmt.Errorf("%s is a folder: name the files in it", path)
-	}
-	if err != nil {
-		return nil, nil, fmt.Errorf("open the audit log: %w", err)
-	}
-	raw, err := os.Open(path)
-	if err != nil {
-		return nil, nil, fmt.Errorf("open the audit log: %w", err)
-	}
-	in = bufio.NewReaderSize(raw, readBuffer)
+// plain is what is inside if a file is compressed, whatever its name.
+func plain(in *bufio.Reader) (*bufio.Reader, error) {
 	if magic, _ := in.Peek(2); !bytes.Equal(magic, []byte{0x1f, 0x8b}) {
-		return in, raw.Close, nil
+		return in, nil
 	}
-	plain, err := gzip.NewReader(in)
+	inside, err := gzip.NewReader(in)
 	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("open the audit log %s: %w", path, err), raw.Close())
+		return nil, err
 	}
-	return bufio.NewReaderSize(plain, readBuffer), raw.Close, nil
+	return bufio.NewReaderSize(inside, readBuffer), nil
 }
 
 // readLine returns the next line without its end. With errLong the line was
@@ -151,6 +147,10 @@ func (f *file) take(text []byte, line int, yield func(Record) bool) bool {
 		f.losses.lose(&f.losses.Broken, f.path, line, err)
 	}
 	for _, r := range f.decoder.records {
+		if r.Time.IsZero() {
+			f.losses.lose(&f.losses.Broken, f.path, line, errTimeless)
+			continue
+		}
 		r.File, r.Line, r.Server = f.path, line, or(r.Server, f.server)
 		if !yield(r) {
 			return false

@@ -60,10 +60,15 @@ type source struct {
 }
 
 // Open looks for the first record of each file, by which the files get their
-// order. A file that cannot be opened is an error; one without a record is not.
+// order. Paths are those of Files. A file that cannot be opened is an error; one
+// without a record is not.
 func Open(paths ...string) (*Log, error) {
+	files, err := Files(paths...)
+	if err != nil {
+		return nil, err
+	}
 	l := &Log{}
-	for _, path := range paths {
+	for _, path := range files {
 		// What is lost here is met again, and counted, when the records are read.
 		f := file{path: path, server: logName(path), losses: &Losses{}}
 		first := source{path: path}

@@ -246,6 +246,8 @@ func TestLosses(t *testing.T) {
 		{"a document that ends early", "[" + a + ",\n" + b + ",", "a b", Losses{Torn: 1, First: ":2: the document cannot be read on"}},
 		{"a line longer than any record", a + "\n{\"x\":\"" + strings.Repeat("y", maxRecord) + "\"}\n" + b, "a b", Losses{TooLong: 1, First: ":2: longer than 32 MiB"}},
 		{"a document without an end to a string", "[" + a + ",\"" + strings.Repeat("y", 2*maxRecord), "a a", Losses{Torn: 1, First: "longer than 32 MiB"}},
+		{"a gzip file that ends in its header", whole[:5], "", Losses{Torn: 1, First: ":1: the file cannot be read: unexpected EOF"}},
+		{"a record without a time has no place among the others", a + "\n" + strings.ReplaceAll(b, "imestamp", "imestump"), "a a", Losses{Broken: 1, First: ":2: a record without a time that can be read"}},
 		{"an empty file", "", "", Losses{}},
 	}
 	for _, c := range cases {
@@ -272,7 +274,7 @@ func TestLosses(t *testing.T) {
 			t.Errorf("read %d records, losses %+v", len(got), losses)
 		}
 	})
-	t.Run("a file that is not there, and a folder, are named", func(t *testing.T) {
+	t.Run("a file that is not there, and a folder without any, are named", func(t *testing.T) {
 		for _, path := range []string{filepath.Join(t.TempDir(), "none"), t.TempDir()} {
 			if _, err := Open(path); err == nil || !strings.Contains(err.Error(), path) {
 				t.Errorf("Open(%s) = %v", path, err)

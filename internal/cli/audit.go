@@ -67,8 +67,8 @@ func newAudit(e *env) *cobra.Command {
 		Short: "Show who wrote what by API servers' audit logs, and what these cover",
 		Long: `Read audit logs of API servers: JSON lines as the servers write them, compressed or
 not, rotated sets, logs of several servers, and what EKS, GKE, AKS, Alibaba's and
-Tencent's log services export. Order and names of the files do not matter; a record
-that two files hold counts once.
+Tencent's log services export. A folder stands for all regular files directly in it.
+Order and names of the files do not matter; a record that two files hold counts once.
 
 It prints what the logs cover, where they have gaps, and the most frequent requests.
 --writers shows who wrote what with which client, --storms the objects that were
@@ -87,6 +87,7 @@ change has no record, the exit status is 1.`,
 		Example: e.examples(
 			"fairlead audit --audit-log /var/log/kubernetes/audit/audit.log",
 			"fairlead audit --audit-log cp1/audit.log,cp1/audit.log.1.gz,cp2/audit.log --writers",
+			"fairlead audit --audit-log collected-logs/ --writers",
 			"fairlead audit --audit-log eks-export.json --storms -o json",
 			"fairlead audit --audit-log cp1/audit.log,cp2/audit.log --journal journal.db --policy policy.yaml",
 			"fairlead audit --audit-log audit.log --journal journal.db default/kubernetes --changes"),
@@ -117,7 +118,7 @@ change has no record, the exit status is 1.`,
 func addAuditFlags(cmd *cobra.Command) *auditFlags {
 	f := &auditFlags{}
 	flags := cmd.Flags()
-	flags.StringSliceVar(&f.files, "audit-log", nil, "read `FILE`, plain or gzip; may be given several times")
+	flags.StringSliceVar(&f.files, "audit-log", nil, "read `FILE`, plain or gzip, or all files directly in the folder FILE; may be given several times")
 	flags.StringVar(&f.policy, "policy", "", "compare with the audit policy in `FILE`")
 	flags.BoolVar(&f.writers, "writers", false, "show who wrote what")
 	flags.BoolVar(&f.storms, "storms", false, "show objects that were written again and again")

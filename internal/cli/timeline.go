@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/fairlead-io/fairlead/internal/audit"
 	"github.com/fairlead-io/fairlead/internal/journal"
 	"github.com/fairlead-io/fairlead/internal/model"
 	"github.com/fairlead-io/fairlead/internal/timeline"
@@ -65,6 +66,10 @@ With --data it writes the same as JSON. The exit status is 1 if there is a findi
 		if f.page == "" {
 			f.page = strings.TrimSuffix(filepath.Base(f.journal), filepath.Ext(f.journal)) + ".html"
 		}
+		var err error
+		if f.logs, err = audit.Files(f.logs...); err != nil {
+			return err
+		}
 		if err := f.refuseOwnInput(); err != nil {
 			return seeHelp(cmd, "%w", err)
 		}
@@ -79,7 +84,7 @@ func addTimelineFlags(cmd *cobra.Command) *timelineFlags {
 	f.objects.recorded = r
 	addRetentionFlags(cmd, &r.retain, &r.retainLimit)
 	flags := cmd.Flags()
-	flags.StringSliceVar(&f.logs, "audit-log", nil, "audit log in `FILE`, plain or gzip; may be given several times")
+	flags.StringSliceVar(&f.logs, "audit-log", nil, "audit log in `FILE`, plain or gzip, or all files directly in the folder FILE; may be given several times")
 	flags.StringVar(&f.policy, "policy", "", "the servers' audit policy in `FILE`, which explains what no log has")
 	flags.StringSliceVar(&f.kinds, "kind", nil, "only events of these `KINDS`: Service, services, leases.coordination.k8s.io")
 	flags.StringVar(&f.since, "since", "", "only what was from this `TIME` on: 2026-01-02T15:04:05Z, or how long ago: 30m")

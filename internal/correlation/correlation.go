@@ -47,6 +47,10 @@ type join struct {
 // Run joins a journal and audit logs. With an error that is journal.ErrTorn the
 // report holds what could be read.
 func Run(ctx context.Context, o Options) (*Report, error) {
+	var err error
+	if o.Logs, err = audit.Files(o.Logs...); err != nil {
+		return nil, err
+	}
 	j, err := prepare(ctx, o)
 	if err != nil {
 		return nil, err

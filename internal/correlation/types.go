@@ -12,7 +12,7 @@ import (
 // Options say what to join.
 type Options struct {
 	Journal *journal.Journal
-	// Logs are files of audit logs, in any order.
+	// Logs are files of audit logs, or folders of them, in any order.
 	Logs []string
 	// Policy is that of the servers, if it is known.
 	Policy *audit.Policy
