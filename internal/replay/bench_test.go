@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/fairlead-io/fairlead/internal/journal"
 	"github.com/fairlead-io/fairlead/internal/model"
 )
@@ -112,13 +114,26 @@ func BenchmarkReplay(b *testing.B) {
 		j := record(b, stored, c.next)
 		for _, check := range []bool{false, true} {
 			b.Run(fmt.Sprintf("%s/check=%t", c.name, check), func(b *testing.B) {
+				before := processorTime(b)
 				for range b.N {
 					replayAll(b, j, check)
 				}
+				used := processorTime(b) - before
+				b.ReportMetric(float64(used.Nanoseconds())/float64(b.N*(stored+2*benchServices)), "cpu-ns/event")
 				b.ReportMetric(float64(b.N)*(stored+2*benchServices)/b.Elapsed().Seconds(), "events/s")
 			})
 		}
 	}
+}
+
+// processorTime is what the process has used of all processors.
+func processorTime(b *testing.B) time.Duration {
+	b.Helper()
+	var used unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &used); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 func replayAll(b *testing.B, j *journal.Journal, check bool) {

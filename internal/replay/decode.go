@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -49,18 +50,29 @@ type input struct {
 type decoder struct {
 	convert  *reflector.Converter
 	nodeName string // of other Nodes nothing is read
-	options  json.Options
+	slices   sync.Pool
+	options  [len(kinds)]json.Options
 	known    known
 }
 
 // lenient is as encoding/json has it, for old contents are what they are.
 var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 
+// unread passes over what is in many objects, and in no row.
+var unread = json.JoinUnmarshalers(json.UnmarshalFromFunc(pass[[]metav1.OwnerReference]), json.UnmarshalFromFunc(pass[[]metav1.ManagedFieldsEntry]))
+
+func pass[T any](from *jsontext.Decoder, _ *T) error { return from.SkipValue() }
+
 func newDecoder(convert *reflector.Converter, nodeName string) *decoder {
-	d := &decoder{convert: convert, nodeName: nodeName}
-	d.options = json.JoinOptions(lenient, json.WithUnmarshalers(json.UnmarshalFromFunc(d.endpoint)))
+	others := json.JoinOptions(lenient, json.WithUnmarshalers(unread))
+	d := &decoder{convert: convert, nodeName: nodeName, options: [...]json.Options{others, nil, others}}
+	d.slices.New = func() any { return new(discoveryv1.EndpointSlice) }
+	d.options[reflector.KindEndpointSlice] = json.JoinOptions(lenient, json.WithUnmarshalers(json.JoinUnmarshalers(
+		json.UnmarshalFromFunc(d.endpoint), json.UnmarshalFromFunc(pass[metav1.Time]), unread)))
 	return d
 }
+
+var endpointOptions = json.JoinOptions(lenient, json.WithUnmarshalers(json.UnmarshalFromFunc(pass[corev1.ObjectReference])))
 
 // endpoint reads an endpoint. Most of a slice's are written as in its version
 // before, and those were read already.
@@ -73,7 +85,7 @@ func (d *decoder) endpoint(from *jsontext.Decoder, into *discoveryv1.Endpoint) e
 		*into = endpoint
 		return nil
 	}
-	if err := json.Unmarshal(text, into, lenient); err != nil {
+	if err := json.Unmarshal(text, into, endpointOptions); err != nil {
 		return err
 	}
 	d.known.add(text, *into)
@@ -105,8 +117,9 @@ func (d *decoder) read(in *input) {
 		in.refuse("the journal does not hold the object")
 		return
 	}
-	object := [...]metav1.Object{&corev1.Service{}, &discoveryv1.EndpointSlice{}, &corev1.Node{}}[in.object.Kind]
-	if err := json.Unmarshal(in.event.Content, object, d.options); err != nil {
+	object := d.object(in.object.Kind)
+	defer d.release(object)
+	if err := json.Unmarshal(in.event.Content, object, d.options[in.object.Kind]); err != nil {
 		in.refuse("its content cannot be read: %s", faultText(err))
 		return
 	}
@@ -122,6 +135,25 @@ func (d *decoder) read(in *input) {
 		return
 	}
 	in.object.Service, in.object.Slice, in.object.Node = converted.Service, converted.Slice, converted.Node
+}
+
+// object returns an empty object. Nothing that was converted holds a part of it.
+func (d *decoder) object(kind reflector.Kind) metav1.Object {
+	switch kind {
+	case reflector.KindService:
+		return &corev1.Service{}
+	case reflector.KindNode:
+		return &corev1.Node{}
+	}
+	return d.slices.Get().(*discoveryv1.EndpointSlice)
+}
+
+// release keeps the room for endpoints, which are most of what is read.
+func (d *decoder) release(object metav1.Object) {
+	if slice, ok := object.(*discoveryv1.EndpointSlice); ok {
+		*slice = discoveryv1.EndpointSlice{Endpoints: slice.Endpoints[:0]}
+		d.slices.Put(slice)
+	}
 }
 
 // faultText says what is wrong in words of our own: those of the decoder differ

@@ -28,7 +28,7 @@ type Options struct {
 	Model        model.Options
 	Retention    tables.Retention
 	// Observe hears of every step; nil: nobody does. The step is valid until it
-	// returns.
+	// returns, and a Snapshot may lack it until Run does.
 	Observe func(Step)
 }
 
@@ -39,8 +39,8 @@ type Engine struct {
 	stop    context.CancelFunc
 	tables  *tables.Tables
 	writer  *tables.Writer
-	changes *tables.Changes // nil if nobody observes
-	rows    map[model.Name]*tables.Service
+	rows    map[model.Name]*tables.Service // as observed
+	step    Step                           // in the making
 
 	clock    time.Time
 	convert  reflector.Converter
@@ -71,10 +71,7 @@ func New(o Options) (*Engine, error) {
 	e.writer.UseClock(func() time.Time { return e.clock })
 	e.writer.Retain(o.Retention)
 	if o.Observe != nil {
-		if e.changes, err = made.Follow(); err != nil {
-			stop()
-			return nil, err
-		}
+		e.writer.Observe(e.note)
 	}
 	if !o.NodeRecorded {
 		e.complete(reflector.KindNode)
@@ -83,12 +80,7 @@ func New(o Options) (*Engine, error) {
 }
 
 // Close ends what runs in the background. Snapshots stay valid.
-func (e *Engine) Close() {
-	if e.changes != nil {
-		e.changes.Close()
-	}
-	e.stop()
-}
+func (e *Engine) Close() { e.stop() }
 
 // Apply takes the next event. One of a list takes effect with all others of it,
 // once the list is over: that is seen from later events, or said by Flush.
@@ -208,28 +200,31 @@ func addresses(texts []string) (all []netip.Addr) {
 	return all
 }
 
+// note takes what became of a row into the step.
+func (e *Engine) note(before, after *tables.Service) {
+	change := Change{Before: before, After: after}
+	if after == nil {
+		change.Service = before.Name
+		delete(e.rows, change.Service)
+	} else {
+		change.Service = after.Name
+		e.rows[change.Service] = after
+	}
+	e.step.Changes = append(e.step.Changes, change)
+}
+
 // observe tells of a step.
 func (e *Engine) observe(inputs []input) {
-	if e.changes == nil {
+	if e.options.Observe == nil {
 		return
 	}
-	step := Step{Time: e.clock, Events: make([]journal.Event, len(inputs))}
 	for i := range inputs {
-		step.Events[i] = inputs[i].event
+		e.step.Events = append(e.step.Events, inputs[i].event)
 	}
-	changed, _, _, _ := e.changes.Next()
-	for _, c := range changed {
-		change := Change{Service: c.Row.Name, Before: e.rows[c.Row.Name]}
-		if c.Deleted {
-			delete(e.rows, c.Row.Name)
-		} else {
-			change.After = c.Row
-			e.rows[c.Row.Name] = c.Row
-		}
-		step.Changes = append(step.Changes, change)
-	}
-	slices.SortFunc(step.Changes, func(a, b Change) int { return a.Service.Compare(b.Service) })
-	e.options.Observe(step)
+	e.step.Time = e.clock
+	slices.SortFunc(e.step.Changes, func(a, b Change) int { return a.Service.Compare(b.Service) })
+	e.options.Observe(e.step)
+	e.step = Step{Events: e.step.Events[:0], Changes: e.step.Changes[:0]}
 }
 
 // Snapshot returns the rows as they are.

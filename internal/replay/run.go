@@ -71,7 +71,9 @@ func (e *Engine) Run(ctx context.Context, j *journal.Journal, to Moment) (Summar
 	var failed error
 	for b := range e.read(reading, &readers, j) {
 		<-b.done
-		if failed = b.err; !run.take(b.inputs) || failed != nil {
+		more := false
+		e.writer.Together(func() { more = run.take(b.inputs) })
+		if failed = b.err; !more || failed != nil {
 			break
 		}
 	}

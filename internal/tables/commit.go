@@ -38,22 +38,31 @@ func (w *Writer) commit(listed bool, now time.Time) {
 		slices.SortStableFunc(w.touched, func(a, b *input) int { return keptFirst(a) - keptFirst(b) })
 	}
 	for part := range slices.Chunk(w.touched, max(chunk, 1)) {
-		txn := w.tables.db.WriteTxn(w.tables.services)
-		for _, in := range part {
-			w.write(txn, in, now.UTC())
-		}
-		txn.Commit()
+		w.transact(func(txn statedb.WriteTxn) {
+			for _, in := range part {
+				w.write(txn, in, now.UTC())
+			}
+		})
 	}
 	if listed && !w.completed {
-		txn := w.tables.db.WriteTxn(w.tables.services)
-		w.tables.complete(txn)
-		txn.Commit()
+		w.transact(w.tables.complete)
 		w.completed = true
 	}
 	w.touched = nil
 	w.tables.mu.Lock()
 	w.tables.touch()
 	w.tables.mu.Unlock()
+}
+
+// transact runs do in the transaction of Together, or in one of its own.
+func (w *Writer) transact(do func(statedb.WriteTxn)) {
+	if w.together != nil {
+		do(w.together)
+		return
+	}
+	txn := w.tables.db.WriteTxn(w.tables.services)
+	do(txn)
+	txn.Commit()
 }
 
 func keptFirst(in *input) int {
@@ -153,6 +162,9 @@ func (w *Writer) write(txn statedb.WriteTxn, in *input, now time.Time) {
 		known = k.facts()
 	}
 	w.chronicle(in.row, row, Transition{now, sortCauses(causes), known})
+	if w.tell != nil {
+		w.tell(in.row, row)
+	}
 	in.row = row
 	// Insert fails only for a transaction that is closed or of another table.
 	if _, _, err := w.tables.services.Insert(txn, row); err != nil {
@@ -186,6 +198,9 @@ func (w *Writer) remove(txn statedb.WriteTxn, in *input) {
 	if in.row != nil {
 		if _, _, err := w.tables.services.Delete(txn, in.row); err != nil {
 			panic(err)
+		}
+		if w.tell != nil {
+			w.tell(in.row, nil)
 		}
 		in.row = nil
 		w.tables.forget(in.name)

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cilium/statedb"
+
 	"github.com/fairlead-io/fairlead/internal/model"
 	"github.com/fairlead-io/fairlead/internal/reflector"
 )
@@ -40,6 +42,8 @@ type Writer struct {
 	touched   []*input
 	firstSeen []string // what every Service's first transition says
 	completed bool
+	together  statedb.WriteTxn             // nil but within Together
+	tell      func(before, after *Service) // nil: nobody asked
 
 	retention retention
 }
@@ -86,6 +90,21 @@ func NewWriter(t *Tables, node model.Node, options model.Options) *Writer {
 // UseClock sets what tells the time, where events are of another time than now.
 // It comes before everything else.
 func (w *Writer) UseClock(now func() time.Time) { w.now = now }
+
+// Observe sets who is told of each row that is written: what it was, nil if it
+// is new, and what it is, nil if it is gone. It comes before everything else.
+func (w *Writer) Observe(tell func(before, after *Service)) { w.tell = tell }
+
+// Together makes one transaction of all that do flushes. Readers see none of it
+// before the end; what is told to an observer is as without it.
+func (w *Writer) Together(do func()) {
+	w.together = w.tables.db.WriteTxn(w.tables.services)
+	defer func() {
+		w.together.Commit()
+		w.together = nil
+	}()
+	do()
+}
 
 // Events queues events.
 func (w *Writer) Events(events []reflector.Event) {

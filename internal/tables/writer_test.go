@@ -223,3 +223,29 @@ func TestAChangeOfTheNodeTouchesThoseItAffects(t *testing.T) {
 		})
 	}
 }
+
+func TestReadersSeeWhatIsFlushedTogetherAtOnce(t *testing.T) {
+	w := newWorld(t)
+	var told []string
+	w.Observe(func(before, after *Service) {
+		is := "gone"
+		if after != nil {
+			is = after.Object.ResourceVersion
+		}
+		told = append(told, fmt.Sprintf("%v→%s", before != nil, is))
+	})
+	w.Together(func() {
+		w.put(service(web))
+		w.put(service(web))
+		if n := w.tables.Snapshot().Len(); n != 0 {
+			t.Errorf("%d rows are seen before the end", n)
+		}
+	})
+	if row, found := w.tables.Snapshot().Service(web); !found || row.Object.ResourceVersion != "2" {
+		t.Errorf("the row is %+v after the end, %v", row, found)
+	}
+	w.remove(reflector.KindService, web)
+	if want := []string{"false→1", "true→2", "true→gone"}; !slices.Equal(told, want) {
+		t.Errorf("told were %v, want each row that was written: %v", told, want)
+	}
+}
