@@ -117,7 +117,9 @@ func (c *Comparison) forget(now time.Time) {
 	if keep < 0 {
 		keep = len(c.earlier)
 	}
-	c.earlier = slices.Delete(c.earlier, 0, keep)
+	// The rest stays where it is: many may change within the lag.
+	clear(c.earlier[:keep])
+	c.earlier = c.earlier[keep:]
 }
 
 // Finish compares the dumps that are left, and returns what was found in the

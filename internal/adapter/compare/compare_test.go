@@ -237,6 +237,10 @@ func TestDifferences(t *testing.T) {
 			"198.51.100.1:80/TCP/i|ExternalIPs|shop/web|http|10.244.1.1:8080/TCP\n")},
 			"10s shop/web: cilium db/show frontends: 198.51.100.1:80/TCP lacks 10.244.2.1:8080 (event 2)\n" +
 				"10s shop/web: cilium db/show frontends: 198.51.100.1:80/TCP leads to 10.244.2.1:8080, endpoints that policy or hints do not give to this node (event 2)\n"},
+		"of a dump with lines that cannot be read, no backend is called missing either, but a wrong one is wrong": {shop,
+			[]Moment{dump(10, save, web+web1+api+strings.Replace(api1, "1.2:8080", "9.9:8080", 1)+"-a -t 10.96.0.1:80 -r garbage\n")},
+			"10s shop/api: ipvsadm -Sn: 10.96.0.2:80/TCP leads to 10.244.9.9:8080, which the objects do not give to it (event 4)\n" +
+				"warning: rec.txt, ipvsadm -Sn, line 5: \"garbage\" is no ADDRESS:PORT\n"},
 		"of a dump with lines that cannot be read, nothing is called missing": {shop, []Moment{dump(10, save, web+web1+web2+"garbage\n")},
 			"warning: rec.txt, ipvsadm -Sn, line 4: \"garbage\" is no command of ipvsadm\n"},
 		"a cell that only counts some of the backends": {shop, []Moment{dump(10, frontends,

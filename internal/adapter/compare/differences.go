@@ -37,6 +37,9 @@ type difference struct {
 	backends []netip.AddrPort
 }
 
+// lacks says that something is not in a dump, rather than there and wrong.
+func (d difference) lacks() bool { return d.kind == missing || d.kind == empty || d.kind == incomplete }
+
 // differences are those that no state within the lag explains.
 func (c *Comparison) differences(d *adapter.Dump) []difference {
 	var out []difference
@@ -44,6 +47,9 @@ func (c *Comparison) differences(d *adapter.Dump) []difference {
 		out = c.pools(d)
 	} else {
 		out = c.frontends(d)
+	}
+	if d.Unread {
+		out = slices.DeleteFunc(out, difference.lacks) // it may have stood in a line that could not be read
 	}
 	slices.SortFunc(out, func(a, b difference) int {
 		return cmp.Or(a.service.Compare(b.service), cmp.Compare(a.kind, b.kind), cmp.Compare(a.at, b.at))
@@ -69,9 +75,6 @@ func (c *Comparison) frontends(d *adapter.Dump) []difference {
 		default:
 			out = append(out, c.closest(fe, wants)...)
 		}
-	}
-	if d.Unread {
-		return out // what is missing may have stood in a line that could not be read
 	}
 	return append(out, c.missing(d, served)...)
 }

@@ -26,7 +26,7 @@ func (c *Comparison) pools(d *adapter.Dump) []difference {
 	var out []difference
 	for name, row := range c.rows {
 		for _, port := range portsOf(row) {
-			out = append(out, c.pool(row, port, d.Unread, have[key{name, port}])...)
+			out = append(out, c.pool(row, port, have[key{name, port}])...)
 		}
 	}
 	return out
@@ -42,7 +42,7 @@ func portsOf(row *tables.Service) []string {
 	return slices.Compact(out)
 }
 
-func (c *Comparison) pool(row *tables.Service, port string, unread bool, have []adapter.Backend) []difference {
+func (c *Comparison) pool(row *tables.Service, port string, have []adapter.Backend) []difference {
 	must := behind(row, port)
 	for _, row := range c.recent.rows[row.Name] {
 		before := behind(row, port)
@@ -53,13 +53,13 @@ func (c *Comparison) pool(row *tables.Service, port string, unread bool, have []
 		at = "its port"
 	}
 	if len(inUse(have)) == 0 {
-		if len(must) == 0 || unread {
+		if len(must) == 0 {
 			return nil
 		}
 		return []difference{{empty, row.Name, at, must}}
 	}
 	var out []difference
-	if absent := lacking(must, have, 0); len(absent) > 0 && !unread {
+	if absent := lacking(must, have, 0); len(absent) > 0 {
 		out = append(out, difference{incomplete, row.Name, at, absent})
 	}
 	for _, b := range inUse(have) {

@@ -146,6 +146,11 @@ func (rs *ruleset) add(table string, n int, line string) {
 		rs.d.Problemf(n, "%v", err)
 		return
 	}
+	if r.jump == "DNAT" && !r.destination.IsValid() {
+		// An older iptables writes "[unsupported revision]" for what a newer one made.
+		rs.d.Problemf(n, "the rule has no address to go to: %q", line)
+		return
+	}
 	r.line = n
 	rs.ipvs = rs.ipvs || r.set == "KUBE-CLUSTER-IP"
 	rs.chains[chain{table, name}] = append(rs.chains[chain{table, name}], r)

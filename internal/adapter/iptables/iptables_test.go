@@ -48,6 +48,16 @@ COMMIT
 `, "iptables-save [IPv4]\nsilent: there are no rules in KUBE-SERVICES: kube-proxy may use another mode, or the other of iptables-nft-save and iptables-legacy-save\n"},
 		"without nat there is nothing to see": {"*filter\nCOMMIT\n",
 			"iptables-save [IPv4]\nsilent: there is no table nat: record `iptables-save` without -t\n"},
+		"a rule that an older iptables cannot write down is no backend": {`*nat
+-A KUBE-SERVICES -d 10.96.1.1/32 -p tcp -m comment --comment "default/web:http cluster IP" -m tcp --dport 80 -j KUBE-SVC-X
+-A KUBE-SVC-X -j KUBE-SEP-A
+-A KUBE-SEP-A -p tcp -m tcp -j DNAT [unsupported revision]
+COMMIT
+`, `iptables-save [IPv4]
+2: 10.96.1.1:80/TCP all ClusterIP default/web:http ->
+problem in line 4: the rule has no address to go to: "-A KUBE-SEP-A -p tcp -m tcp -j DNAT [unsupported revision]"
+problem in line 3: KUBE-SVC-X jumps to KUBE-SEP-A, which leads nowhere
+`},
 		"a chain that leads nowhere is named": {`*nat
 -A KUBE-SERVICES -d 10.96.1.1/32 -p tcp -m comment --comment "default/web:http cluster IP" -m tcp --dport 80 -j KUBE-SVC-X
 -A KUBE-SVC-X -j KUBE-SEP-GONE

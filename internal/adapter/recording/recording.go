@@ -49,11 +49,20 @@ type Section struct {
 	format     adapter.Format
 	file       *os.File
 	begin, end int64
+	torn       int // the line within which the file ends; 0: none
 }
 
 // Open finds the dumps in a file. A time whose zone a dump leaves open is one
 // of this zone.
 func Open(path string, zone *time.Location) (*Recording, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("open the recording: %w", err)
+	}
+	// Nobody may write into a pipe, so that to open it would last for ever.
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("open the recording %s: it is no regular file, and dumps are read one by one: write it to a file first", path)
+	}
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("open the recording: %w", err)
@@ -79,6 +88,9 @@ func (s *Section) Dump() adapter.Dump {
 	for i := range d.Problems {
 		d.Problems[i].Line += s.Line - 1
 	}
+	if s.torn > 0 {
+		d.Problemf(s.torn, "the file ends within this line, which is not read")
+	}
 	return d
 }
 
@@ -86,9 +98,6 @@ func (r *Recording) find(zone *time.Location) error {
 	info, err := r.file.Stat()
 	if err != nil {
 		return err
-	}
-	if !info.Mode().IsRegular() {
-		return errors.New("it is no regular file")
 	}
 	s := splitter{formats: Formats(), zone: zone}
 	if err := s.read(r.file); err != nil {
@@ -113,7 +122,7 @@ func (r *Recording) find(zone *time.Location) error {
 			at = fallback
 			r.assume(fromName, fallback)
 		}
-		r.Sections = append(r.Sections, Section{t.format.Source, at, t.line, t.format, r.file, t.begin, t.end})
+		r.Sections = append(r.Sections, Section{t.format.Source, at, t.line, t.format, r.file, t.begin, t.end, t.torn})
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -72,6 +73,12 @@ func TestFindingDumps(t *testing.T) {
 	ipvs := file(t, "../ipvs/testdata/save.txt")
 	const first, second = "# time: 2026-11-20T10:00:00Z\n", "# time: 2026-11-20T10:00:02Z\n"
 	for name, test := range map[string]struct{ file, text, want string }{
+		"a line within which the file ends is left out, for it may be that of another address": {
+			"a.txt", first + "-A -t 10.0.0.1:80 -s rr\n-a -t 10.0.0.1:80 -r 10.244.1.1:80", "2: 10:00:00 ipvsadm -Sn, 1 frontends, 0 pools, 1 problems\n"},
+		"a dump that is nothing but such a line is none": {
+			"a.txt", first + "-A -t 10.0.0.1:80 -s rr\n" + second + "-A -t 10.0.0.1:80 -s", "2: 10:00:00 ipvsadm -Sn, 1 frontends, 0 pools, 0 problems\nwarning: a.txt: 1 lines belong to no dump that fairlead knows, the first is line 4\n"},
+		"a time within which the file ends is that of nothing": {
+			"a.txt", first + "-A -t 10.0.0.1:80 -s rr\n# time: 2026-11", "2: 10:00:00 ipvsadm -Sn, 1 frontends, 0 pools, 0 problems\n"},
 		"the tables of iptables-save are one dump, each family and each run its own": {
 			"rec.txt", first + save4 + save6 + second + save4,
 			fmt.Sprintf("2: 10:00:00 iptables-save, 19 frontends, 0 pools, 0 problems\n%d: 10:00:00 iptables-save, 10 frontends, 0 pools, 0 problems\n%d: 10:00:02 iptables-save, 19 frontends, 0 pools, 0 problems\n",
@@ -171,4 +178,14 @@ func FuzzFind(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestAPipeIsRefusedBeforeAnybodyWaitsForIt(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(path, time.UTC); err == nil || !strings.HasSuffix(err.Error(), "pipe: it is no regular file, and dumps are read one by one: write it to a file first") {
+		t.Errorf("err = %v", err)
+	}
 }

@@ -40,6 +40,7 @@ type text struct {
 	head       []byte
 	json       *balance // nil if it is none
 	parts      []string
+	torn       int // the line within which the file ends; 0: none
 }
 
 // piece is a line, or a part of one that is longer than the buffer.
@@ -53,8 +54,12 @@ type piece struct {
 func (s *splitter) read(r io.Reader) error {
 	buffered := bufio.NewReaderSize(r, headBytes)
 	p := piece{line: 1, first: true}
+	begin := int64(0) // of the line
 	for {
 		var err error
+		if p.first {
+			begin = p.offset
+		}
 		p.bytes, err = buffered.ReadSlice('\n')
 		whole := err == nil
 		if err != nil && !errors.Is(err, bufio.ErrBufferFull) && !errors.Is(err, io.EOF) {
@@ -65,7 +70,7 @@ func (s *splitter) read(r io.Reader) error {
 		}
 		p.offset += int64(len(p.bytes))
 		if errors.Is(err, io.EOF) {
-			s.close(p.offset)
+			s.end(p, begin)
 			return nil
 		}
 		p.first = whole
@@ -73,6 +78,23 @@ func (s *splitter) read(r io.Reader) error {
 			p.line++
 		}
 	}
+}
+
+// end ends what the end of the file ends. A cut line may be that of another
+// address: it is left out. JSON and the tables of iptables have ends of their own.
+func (s *splitter) end(last piece, begin int64) {
+	t := s.current
+	if len(last.bytes) == 0 || t == nil || t.json != nil || t.format.Part != nil {
+		s.close(last.offset)
+		return
+	}
+	if t.begin == begin {
+		s.current = nil
+		s.strange(last.line)
+		return
+	}
+	t.torn = last.line
+	s.close(begin)
 }
 
 // take decides what a line belongs to.
@@ -88,7 +110,8 @@ func (s *splitter) take(p piece) error {
 	if at, found := strings.CutPrefix(line, "# time:"); found {
 		s.close(p.offset)
 		var err error
-		if s.moment, err = time.Parse(time.RFC3339, strings.TrimSpace(at)); err != nil {
+		s.moment, err = time.Parse(time.RFC3339, strings.TrimSpace(at))
+		if torn := p.bytes[len(p.bytes)-1] != '\n'; err != nil && !torn { // nothing follows a torn one
 			return fmt.Errorf("line %d: %q is no time: write it as 2026-01-02T15:04:05Z", p.line, strings.TrimSpace(at))
 		}
 		return nil
