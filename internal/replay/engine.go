@@ -4,6 +4,7 @@ package replay
 
 import (
 	"context"
+	"math"
 	"net/netip"
 	"slices"
 	"time"
@@ -45,7 +46,8 @@ type Engine struct {
 	clock    time.Time
 	convert  reflector.Converter
 	decoder  *decoder
-	lists    [len(kinds)]list
+	lists    recordedLists
+	guesses  [len(kinds)]guess
 	single   [1]input
 	gaps     gaps
 	world    world
@@ -65,7 +67,7 @@ func New(o Options) (*Engine, error) {
 		stop()
 		return nil, err
 	}
-	e := &Engine{options: o, stop: stop, tables: made, node: o.Node, world: newWorld(), rows: map[model.Name]*tables.Service{}}
+	e := &Engine{options: o, stop: stop, tables: made, node: o.Node, world: newWorld(), lists: noLists(), rows: map[model.Name]*tables.Service{}}
 	e.decoder = newDecoder(&e.convert, o.Node.Name)
 	e.writer = tables.NewWriter(made, o.Node, o.Model)
 	e.writer.UseClock(func() time.Time { return e.clock })
@@ -90,37 +92,70 @@ func (e *Engine) apply(in input) {
 	if !in.ours {
 		return
 	}
-	for kind := range e.lists {
-		if e.lists[kind].over(in.event.Time) {
-			e.effect(e.lists[kind].take())
+	switch of, listed, known := e.lists.tell(&in.event); {
+	case !known:
+		e.guess(in)
+	case listed:
+		e.lists.held[of] = append(e.lists.held[of], in)
+	default:
+		e.alone(in)
+	}
+}
+
+// guess takes an event of a journal that does not tell of lists.
+func (e *Engine) guess(in input) {
+	for kind := range e.guesses {
+		if e.guesses[kind].over(in.event.Time) {
+			e.endGuess(reflector.Kind(kind))
 		}
 	}
 	kind := in.object.Kind
 	until := e.gaps.end(kind, in.event.Time)
-	if !e.lists[kind].takes(&in, until) {
-		e.effect(e.lists[kind].take())
+	if !e.guesses[kind].takes(&in, until) {
+		e.endGuess(kind)
 	}
 	if until.IsZero() && !ofList(in.event.Type) {
-		e.single[0] = in
-		e.effect(e.single[:])
+		e.alone(in)
 		return
 	}
-	e.lists[kind].add(in, until)
+	e.guesses[kind].add(in, until)
+}
+
+// alone takes what a watch brought.
+func (e *Engine) alone(in input) {
+	e.single[0] = in
+	e.effect(in.object.Kind, e.single[:], in.event.Time)
 }
 
 // Flush ends every list: nothing more comes.
-func (e *Engine) Flush() {
-	for kind := range e.lists {
-		e.effect(e.lists[kind].take())
+func (e *Engine) Flush() { e.endLists(math.MaxInt64) }
+
+// endLists ends the lists that were complete before an event. From the first one
+// of which the journal tells, nothing is left to be guessed.
+func (e *Engine) endLists(before int64) {
+	if before >= e.lists.from {
+		for kind := range e.guesses {
+			e.endGuess(reflector.Kind(kind))
+		}
+	}
+	for list, inputs, more := e.lists.next(before); more; list, inputs, more = e.lists.next(before) {
+		e.effect(e.lists.of[list.ID].kind, inputs, list.Ended)
 	}
 }
 
-// effect lets inputs of one kind reach the tables together.
-func (e *Engine) effect(inputs []input) {
-	if len(inputs) == 0 {
+func (e *Engine) endGuess(kind reflector.Kind) {
+	if inputs := e.guesses[kind].take(); len(inputs) > 0 {
+		e.effect(kind, inputs, inputs[len(inputs)-1].event.Time)
+	}
+}
+
+// effect lets inputs of one kind reach the tables together. None are what a list
+// of nothing brings: that makes a kind known, but for the node.
+func (e *Engine) effect(kind reflector.Kind, inputs []input, at time.Time) {
+	if len(inputs) == 0 && (e.listed[kind] || kind == reflector.KindNode) {
 		return
 	}
-	e.Advance(inputs[len(inputs)-1].event.Time)
+	e.Advance(at)
 	events := make([]reflector.Event, 0, len(inputs))
 	for i := range inputs {
 		if object, ok := e.admit(&inputs[i]); ok {
@@ -130,18 +165,19 @@ func (e *Engine) effect(inputs []input) {
 	if len(events) > 0 {
 		e.writer.Events(events)
 	}
-	e.complete(inputs[0].object.Kind)
+	if !e.listed[kind] && !e.lists.underWay(kind, at) {
+		e.complete(kind)
+	}
 	e.writer.Flush()
 	e.observe(inputs)
 }
 
-// complete says once that a kind is known as a whole: that is after the first
-// list or, where a journal lost its beginning, after the first event.
+// complete says that a kind is known as a whole: that is after the first list,
+// or the first ones of several namespaces, or, where a journal lost its
+// beginning, after the first event.
 func (e *Engine) complete(kind reflector.Kind) {
-	if !e.listed[kind] {
-		e.listed[kind] = true
-		e.writer.Listed(kind)
-	}
+	e.listed[kind] = true
+	e.writer.Listed(kind)
 }
 
 // Advance lets time pass, and what is due by then happen. Clocks may be turned

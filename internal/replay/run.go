@@ -63,6 +63,9 @@ func (e *Engine) Run(ctx context.Context, j *journal.Journal, to Moment) (Summar
 		return Summary{}, err
 	}
 	e.gaps = newGaps(gaps)
+	if err := e.readLists(ctx, j, to.Time); err != nil {
+		return Summary{}, err
+	}
 	reading, stop := context.WithCancel(ctx)
 	var readers sync.WaitGroup
 	defer readers.Wait()
@@ -81,12 +84,29 @@ func (e *Engine) Run(ctx context.Context, j *journal.Journal, to Moment) (Summar
 		return run.Summary, err
 	}
 	e.Flush()
+	run.settle()
 	e.Advance(to.Time)
 	if failed == nil {
 		failed = run.verdict()
 	}
 	run.Gaps = run.gapsWithin()
 	return run.Summary, failed
+}
+
+// readLists learns of the lists up to a moment. Where a torn journal lost some,
+// it has to be guessed.
+func (e *Engine) readLists(ctx context.Context, j *journal.Journal, moment time.Time) error {
+	from, err := j.ListsFrom(ctx)
+	var all []journal.List
+	if err == nil {
+		all, err = j.Lists(ctx)
+	}
+	if errors.Is(err, journal.ErrTorn) {
+		e.lists = noLists()
+		return nil
+	}
+	e.lists = newLists(all, from, moment)
+	return err
 }
 
 // run is one Run on its way.
@@ -102,6 +122,7 @@ type run struct {
 func (r *run) take(inputs []input) bool {
 	for i := range inputs {
 		in := &inputs[i]
+		r.endLists(in.event.ID)
 		if !in.ours || r.isNewer(&in.event) {
 			continue
 		}
@@ -127,17 +148,31 @@ func (r *run) take(inputs []input) bool {
 // isPast says that no list is open any more which began before the moment. One
 // that went on after it is left out.
 func (r *run) isPast(in *input) bool {
-	past := true
-	for kind := range r.lists {
-		l := &r.lists[kind]
-		cut := l.until.After(r.to.Time) || reflector.Kind(kind) == in.object.Kind && l.takes(in, l.until)
-		if cut && l.open() {
-			r.Cut = true
-			r.Events -= len(l.take())
+	past := len(r.lists.due) == 0
+	for kind := range r.guesses {
+		g := &r.guesses[kind]
+		cut := g.until.After(r.to.Time) || reflector.Kind(kind) == in.object.Kind && g.takes(in, g.until)
+		if cut && g.open() {
+			r.leaveOut(len(g.take()))
 		}
-		past = past && (!l.open() || l.over(in.event.Time))
+		past = past && (!g.open() || g.over(in.event.Time))
 	}
 	return past
+}
+
+// leaveOut notes events that came of a list which was not complete then.
+func (r *run) leaveOut(events int) {
+	r.Cut = r.Cut || events > 0
+	r.Events -= events
+}
+
+// settle is for the end: lists that were not complete do not count, and where
+// lists found nothing at all, it is their time that was replayed.
+func (r *run) settle() {
+	r.leaveOut(r.lists.waiting())
+	if r.First.IsZero() {
+		r.First, r.Last = r.clock, r.clock
+	}
 }
 
 // isNewer says that an event was written after the resourceVersion in question.
@@ -157,7 +192,7 @@ func (r *run) isNewer(e *journal.Event) bool {
 
 func (r *run) verdict() error {
 	switch {
-	case r.Events > 0 || r.Cut:
+	case !r.First.IsZero():
 		return nil
 	case !r.next.IsZero():
 		return fmt.Errorf("%w: the first event that counts is of %s", ErrTooEarly, r.next.UTC().Format(time.RFC3339Nano))

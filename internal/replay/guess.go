@@ -13,51 +13,52 @@ import (
 // listPause is longer than a server pauses within a list.
 const listPause = time.Second
 
-// list is what one list brought so far. It reaches the tables in one call, so
-// that an endpoint which moved between slices is never seen absent (R4). Lists
-// of several kinds may come at once, each with its own list.
-type list struct {
+// guess is what one list seems to have brought so far, in a journal that does
+// not tell of lists. It reaches the tables in one call, so that an endpoint which
+// moved between slices is never seen absent (R4). Lists of several kinds may come
+// at once, each with its own guess.
+type guess struct {
 	inputs []input
 	last   time.Time           // of its last event
 	until  time.Time           // when the gap that it closes ends; zero: it closes none
 	named  map[model.Name]bool // what is in it
 }
 
-func (l *list) open() bool { return len(l.inputs) > 0 }
+func (g *guess) open() bool { return len(g.inputs) > 0 }
 
 // over says that nothing more comes of it: the gap is closed or, where there
 // was none, nothing came for longer than a list takes a breath.
-func (l *list) over(now time.Time) bool {
-	if !l.open() {
+func (g *guess) over(now time.Time) bool {
+	if !g.open() {
 		return false
 	}
-	if !l.until.IsZero() {
-		return now.After(l.until)
+	if !g.until.IsZero() {
+		return now.After(g.until)
 	}
-	return now.Sub(l.last) > listPause
+	return now.Sub(g.last) > listPause
 }
 
 // takes says that the event belongs to the list as it stands: to the same gap or,
 // without one, of a type that only lists bring, about an object that it has not
 // had.
-func (l *list) takes(in *input, until time.Time) bool {
-	if !l.open() || !l.until.Equal(until) || l.over(in.event.Time) {
+func (g *guess) takes(in *input, until time.Time) bool {
+	if !g.open() || !g.until.Equal(until) || g.over(in.event.Time) {
 		return false
 	}
-	return !until.IsZero() || ofList(in.event.Type) && !l.named[in.object.Name]
+	return !until.IsZero() || ofList(in.event.Type) && !g.named[in.object.Name]
 }
 
-func (l *list) add(in input, until time.Time) {
-	if !l.open() {
-		l.named = map[model.Name]bool{}
+func (g *guess) add(in input, until time.Time) {
+	if !g.open() {
+		g.named = map[model.Name]bool{}
 	}
-	l.inputs, l.last, l.until = append(l.inputs, in), in.event.Time, until
-	l.named[in.object.Name] = true
+	g.inputs, g.last, g.until = append(g.inputs, in), in.event.Time, until
+	g.named[in.object.Name] = true
 }
 
-func (l *list) take() []input {
-	taken := l.inputs
-	*l = list{}
+func (g *guess) take() []input {
+	taken := g.inputs
+	*g = guess{}
 	return taken
 }
 
