@@ -227,8 +227,8 @@ func (e *env) tellRecording(ctx context.Context, r *recorder.Recorder, f *record
 		rate := float64(now.Events-before.Events) / every.Seconds()
 		if human {
 			show.show(recordLine(now, rate))
-		} else if now.Events != before.Events || now.Gaps != before.Gaps {
-			log.Info("recorded", "kinds", len(now.Kinds), "objects", now.Objects, "events", now.Events, "gaps", now.Gaps, "bytes", fileSize(now.Path))
+		} else if now.Events != before.Events || now.Lists != before.Lists || now.Gaps != before.Gaps {
+			log.Info("recorded", "kinds", len(now.Kinds), "objects", now.Objects, "events", now.Events, "lists", now.Lists, "gaps", now.Gaps, "bytes", fileSize(now.Path))
 		}
 		before = now
 	}
@@ -245,7 +245,7 @@ func recordLine(s recorder.Status, rate float64) string {
 }
 
 func recordSummary(s recorder.Status) string {
-	return fmt.Sprintf("%s: %d events and %d gaps of %d kinds in %s, %s", s.Path, s.Events, s.Gaps, len(s.Kinds),
+	return fmt.Sprintf("%s: %d events, %d lists and %d gaps of %d kinds in %s, %s", s.Path, s.Events, s.Lists, s.Gaps, len(s.Kinds),
 		replay.DurationText(time.Since(s.Began).Round(time.Second)), bytesText(uint64(fileSize(s.Path))))
 }
 

@@ -5,7 +5,7 @@
 // them. So it tells what an agent would have served at any moment, and which
 // event first broke what must always hold.
 //
-// The same journal gives the same result: times come from events alone. Nothing
+// The same journal gives the same result: times come from it alone. Nothing
 // may enter that reads a clock, asks a cluster or touches the kernel, and
 // nothing that decides about Services a second time.
 package replay
@@ -50,8 +50,9 @@ type Finding struct {
 
 // Step is what one event, or all that one list brought, did to the rows.
 type Step struct {
-	// Time is that of the last event, or the moment at which time itself changed
-	// something: then there are no events.
+	// Time is that of the last event, or when a list was complete, or the moment at
+	// which time itself changed something: then, and after a list that found
+	// nothing, there are no events.
 	Time    time.Time
 	Events  []journal.Event // without their diffs
 	Changes []Change        // by name

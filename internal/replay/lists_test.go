@@ -230,9 +230,23 @@ func TestOfSeveralNamespacesNoneIsServedAlone(t *testing.T) {
 	}
 }
 
+// formatOne is a copy of a journal that a version with format 1 recorded.
+func formatOne(t *testing.T) (path string) {
+	t.Helper()
+	text, err := os.ReadFile("../journal/testdata/format-1.db")
+	if err != nil {
+		t.Fatal(err)
+	}
+	path = filepath.Join(t.TempDir(), "j")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
 // What it told is from the version that made the journal.
 func TestAJournalOfFormat1IsReplayedAsEver(t *testing.T) {
-	j, err := journal.Open("../journal/testdata/format-1.db")
+	j, err := journal.Open(formatOne(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,16 +266,8 @@ func TestAJournalOfFormat1IsReplayedAsEver(t *testing.T) {
 }
 
 func TestAJournalThatWasMigratedIsReplayedByWhatItsPartsTell(t *testing.T) {
-	text, err := os.ReadFile("../journal/testdata/format-1.db")
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "j")
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
 	old := newWatched(t, 0)
-	j, err := journal.Create(path, journal.Options{})
+	j, err := journal.Create(formatOne(t), journal.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
