@@ -3,6 +3,7 @@
 package recorder
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
@@ -62,7 +63,7 @@ func (r *redactor) object(kind journal.Kind, version string, object map[string]a
 		case settings && key == "data":
 			return p.strictly("", value)
 		case key == "metadata":
-			p.metadata(value)
+			p.metadata(value, secret)
 			return "", false
 		}
 		return p.value(key, value)
@@ -70,8 +71,9 @@ func (r *redactor) object(kind journal.Kind, version string, object map[string]a
 	return p.now
 }
 
-// metadata may hold secrets in annotations only: the rest are names.
-func (p *pass) metadata(value any) {
+// metadata may hold secrets in annotations only: the rest are names. Tools keep
+// copies of what they wrote there, so those of a Secret tell all that it does.
+func (p *pass) metadata(value any, secret bool) {
 	fields, _ := value.(map[string]any)
 	annotations, _ := fields["annotations"].(map[string]any)
 	delete(annotations, lastApplied)
@@ -80,7 +82,11 @@ func (p *pass) metadata(value any) {
 		return
 	}
 	p.path = append(p.path, "annotations")
-	p.strictly("", annotations)
+	if secret {
+		p.all(annotations)
+	} else {
+		p.strictly("", annotations)
+	}
 	p.path = p.path[:len(p.path)-1]
 }
 
@@ -144,11 +150,22 @@ func (r *redactor) isSecretName(name string) bool {
 }
 
 // fieldsOf knows {name, value}, as environments have it, and labels, which are
-// names by which objects find each other.
+// names by which objects find each other. Within other objects there may be
+// annotations, as in the template of a pod, and whole Secrets.
 func (p *pass) fieldsOf(fields map[string]any) {
-	named := text(fields, "name")
+	named := cmp.Or(text(fields, "name"), text(fields, "key"))
+	secret := text(fields, "kind") == "Secret"
 	p.fields(fields, func(key string, value any) (string, bool) {
 		switch key {
+		case "data", "stringData":
+			if secret {
+				return p.all(value)
+			}
+		case "annotations":
+			if annotations, isMap := value.(map[string]any); isMap {
+				delete(annotations, lastApplied)
+				return p.strictly("", annotations)
+			}
 		case "value":
 			if named != "" {
 				return p.strictly(named, value)
@@ -164,14 +181,18 @@ func (p *pass) fieldsOf(fields map[string]any) {
 	})
 }
 
-// list knows --password and its value as two elements.
+// list knows --password and its value as two elements, and -u and a login.
 func (p *pass) list(name string, list []any) {
-	as := name
+	as, before := name, ""
 	p.elements(list, func(element any) (string, bool) {
+		word, _ := element.(string)
+		if isLogin(before, word) {
+			as = "password"
+		}
 		instead, secret := p.value(as, element)
-		as = name
-		if flag, _ := element.(string); strings.HasPrefix(flag, "-") && !strings.Contains(flag, "=") {
-			as = strings.TrimLeft(flag, "-")
+		as, before = name, word
+		if strings.HasPrefix(word, "-") && !strings.Contains(word, "=") {
+			as = strings.TrimLeft(word, "-")
 		}
 		return instead, secret
 	})

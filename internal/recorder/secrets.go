@@ -4,7 +4,6 @@ package recorder
 
 import (
 	"encoding/base64"
-	"math"
 	"strings"
 )
 
@@ -13,8 +12,9 @@ import (
 // tell where such a value is, or what it is for.
 var (
 	secretWords = []string{"password", "passwd", "passphrase", "secret", "token", "apikey", "accesskey", "privatekey",
-		"clientkeydata", "credential", "authorization", "bearer", "dockerconfigjson", "dockercfg"}
-	secretEnds = []string{".key", "_key", "-key", "_pass", "-pass", ".pass", "_pwd", "-pwd", ".pwd"}
+		"sharedkey", "accountkey", "encryptionkey", "signingkey", "masterkey", "clientkeydata", "credential", "authorization",
+		"bearer", "basicauth", "requirepass", "dockerconfigjson", "dockercfg"}
+	secretEnds = []string{".key", "_key", "-key", "_pass", "-pass", ".pass", "_pwd", "-pwd", ".pwd", "/pwd", "_psk", "-psk", ".psk", "/psk"}
 	placeEnds  = []string{"name", "names", "namespace", "ref", "path", "file", "dir", "type", "kind", "mode", "ttl", "seconds",
 		"expiration", "audience", "audiences", "policy", "issuer", "url", "uri", "endpoint", "class", "provider", "version"}
 )
@@ -24,7 +24,7 @@ var separators = strings.NewReplacer("-", "", "_", "", ".", "", "/", "", " ", ""
 // secretName says whether a value of this name must not be known.
 func secretName(name string) bool {
 	name = strings.ToLower(name)
-	if name == "auth" || name == "pass" || name == "pwd" || hasSuffix(name, secretEnds) {
+	if name == "auth" || name == "pass" || name == "pwd" || name == "psk" || hasSuffix(name, secretEnds) {
 		return true
 	}
 	if len(name) < len("token") {
@@ -65,13 +65,7 @@ func secretText(s string) bool {
 		}
 	}
 	colon := strings.IndexByte(s, ':') >= 0
-	return colon && hasURLPassword(s) || (colon || strings.IndexByte(s, '=') >= 0) && hasNamedSecret(s)
-}
-
-// secretDocument is stricter, for what people keep files and settings in: any
-// PEM block, and anything that looks as if chance had made it.
-func secretDocument(s string) bool {
-	return secretText(s) || strings.Contains(s, "-----BEGIN ") || hasRandom(s)
+	return colon && (hasURLPassword(s) || hasManifest(s)) || (colon || strings.IndexByte(s, '=') >= 0) && hasNamedSecret(s) || hasFlag(s)
 }
 
 // hasURLPassword finds scheme://user:password@host.
@@ -161,11 +155,70 @@ func hasNamedSecret(s string) bool {
 		for start > 0 && isWord(name[start-1]) {
 			start--
 		}
-		if secretName(strings.Trim(name[start:], "-")) && !harmless(firstWord(value)) {
+		word := strings.Trim(name[start:], "-")
+		if secretName(word) && !harmless(firstWord(value)) || isNameOf(word) && namesSecret(value) {
 			return true
 		}
 	}
 	return false
+}
+
+func isNameOf(word string) bool { return word == "name" || word == "key" }
+
+// namesSecret finds NAME and then value, as in environments, where the name is
+// one of a secret.
+func namesSecret(s string) bool {
+	name := firstWord(s)
+	after, found := strings.CutPrefix(strings.TrimLeft(s[len(name):], " \t\r\n\"',\\"), "value")
+	return found && secretName(name) && (after == "" || !isWord(after[0]))
+}
+
+// hasFlag finds --password and its value behind a space, be they quoted or not.
+func hasFlag(s string) bool {
+	for {
+		_, rest, found := strings.Cut(s, "--")
+		if !found {
+			return false
+		}
+		name := rest[:wordLength(rest)]
+		after := rest[len(name):]
+		value := strings.TrimLeft(after, " \t\"',\\")
+		if len(value) < len(after) && !strings.HasPrefix(value, "-") && secretName(name) && !harmless(firstWord(value)) {
+			return true
+		}
+		s = rest
+	}
+}
+
+// hasManifest finds a Secret as a manifest, in YAML or JSON, but no reference to
+// one.
+func hasManifest(s string) bool {
+	if strings.Contains(s, "stringData") {
+		return true
+	}
+	if !strings.Contains(s, "data") {
+		return false
+	}
+	for {
+		_, rest, found := strings.Cut(s, "kind")
+		if !found {
+			return false
+		}
+		after, found := strings.CutPrefix(strings.TrimLeft(rest, " \t\"':\\"), "Secret")
+		if found && (after == "" || !isWord(after[0])) {
+			return true
+		}
+		s = rest
+	}
+}
+
+func wordLength(s string) int {
+	for i := range len(s) {
+		if !isWord(s[i]) {
+			return i
+		}
+	}
+	return len(s)
 }
 
 func isBlank(s string) bool { return s != "" && (s[0] == '\n' || s[0] == '\r') }
@@ -190,51 +243,4 @@ func runLength(s string) int {
 		}
 	}
 	return len(s)
-}
-
-// A run of this many letters is long enough to tell chance from a name, by how
-// evenly it uses them. Digests are left: they have no capitals.
-const (
-	randomLength  = 32
-	randomEntropy = 4.2 // bits a letter
-)
-
-// hasRandom finds what looks like a key in base64.
-func hasRandom(s string) bool {
-	for len(s) >= randomLength {
-		n := runLength(s)
-		if n >= randomLength && isRandom(s[:n]) {
-			return true
-		}
-		s = s[min(n+1, len(s)):]
-	}
-	return false
-}
-
-func isRandom(run string) bool {
-	var count [256]int
-	var lower, upper, digits int
-	for i := range len(run) {
-		c := run[i]
-		count[c]++
-		switch {
-		case c >= 'a' && c <= 'z':
-			lower++
-		case c >= 'A' && c <= 'Z':
-			upper++
-		case c >= '0' && c <= '9':
-			digits++
-		}
-	}
-	if lower < 2 || upper < 2 || digits < 2 {
-		return false
-	}
-	bits := 0.0
-	for _, n := range count {
-		if n > 0 {
-			p := float64(n) / float64(len(run))
-			bits -= p * math.Log2(p)
-		}
-	}
-	return bits > randomEntropy
 }
