@@ -87,10 +87,11 @@ func (f Filter) where() where {
 	if len(f.Kinds) > 0 {
 		var any where
 		for _, kind := range f.Kinds {
-			any.add(`lower(k.kind) = ?1 OR lower(k.resource) = ?1 OR lower(k.resource || '.' || k."group") = ?1`)
+			any.add(`lower(kind) = ?1 OR lower(resource) = ?1 OR lower(resource || '.' || "group") = ?1`)
 			w.args = append(w.args, strings.ToLower(kind), strings.ToLower(kind), strings.ToLower(kind))
 		}
-		w.terms = append(w.terms, "("+strings.ReplaceAll(strings.Join(any.terms, " OR "), "?1", "?")+")")
+		// The plus keeps this from deciding the order in which events are read.
+		w.terms = append(w.terms, "+k.id IN (SELECT id FROM kinds WHERE "+strings.ReplaceAll(strings.Join(any.terms, " OR "), "?1", "?")+")")
 	}
 	oneOf(&w, "o.namespace", f.Namespaces)
 	oneOf(&w, "o.name", f.Names)
