@@ -5,6 +5,7 @@ package journal
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -213,4 +214,27 @@ func TestAMigrationThatIsKilledAtAnyMomentLeavesOneFormatOrTheOther(t *testing.T
 		}
 	}
 	t.Logf("rounds by the format that was left: %v", seen)
+}
+
+// A schema is read as a whole. It has to fit the first page: what a migration
+// adds beyond that stands at the end of the file, where it is lost first.
+func TestAMigratedJournalThatIsCutOffGivesItsBeginning(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "j")
+	execute(t, path, fmt.Sprintf(`PRAGMA auto_vacuum = 2; PRAGMA journal_mode = wal; PRAGMA application_id = %d; PRAGMA user_version = 1; %s
+		INSERT INTO runs VALUES (1, 1, 2, '', '', ''); INSERT INTO kinds VALUES (1, '', 'v1', 'services', 'Service'); INSERT INTO objects VALUES (1, 1, 'default', 'web', 'u');
+		WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000)
+		INSERT INTO events SELECT i, i, 1, 1, 'modified', i, '', '', '', NULL, NULL, json_object('pad', hex(randomblob(250))) FROM n`, applicationID, formats[0]))
+	if err := create(t, path, Options{}).Close(); err != nil {
+		t.Fatal(err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(path, info.Size()*3/4); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := readable(t, path); !errors.Is(err, ErrTorn) || n < 1000 {
+		t.Errorf("%d events, %v", n, err)
+	}
 }

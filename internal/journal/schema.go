@@ -12,7 +12,8 @@ const (
 )
 
 // formats are what each format adds to the one before. What was released stays
-// as it is: a new file goes the way that an old one goes.
+// as it is: a new file goes the way that an old one goes. All of them together
+// fit the first page of a file, so that the rest can be read when others are lost.
 var formats = [...]string{schema, lists}
 
 // The unique index on objects serves look-ups by kind, namespace and name.

@@ -257,6 +257,9 @@ func TestARecorderThatIsKilled(t *testing.T) {
 	t.Run("from the last event to the new list is a gap of each kind", func(t *testing.T) {
 		for _, kind := range []string{"services", "endpointslices"} {
 			gaps := r.gaps(t, kind)
+			if lists := r.lists(t, kind); len(lists) != 2 || lists[1].Reason != errNotRunning.Error() || lists[1].Ended.IsZero() {
+				t.Errorf("%s: lists %+v", kind, lists)
+			}
 			if len(gaps) != 1 || gaps[0].Reason != errNotRunning.Error() || gaps[0].Began.Before(before.Time) || !gaps[0].Ended.After(gaps[0].Began) {
 				t.Errorf("%s: %+v", kind, gaps)
 			}

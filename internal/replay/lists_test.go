@@ -3,6 +3,8 @@
 package replay
 
 import (
+	"database/sql"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -226,6 +228,46 @@ func TestOfSeveralNamespacesNoneIsServedAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff([]string{"10s api 0+0→0+0", "10s web 0+0→1+0"}, w.told); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestWhereTheListsOfAJournalAreLostItIsGuessed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "j")
+	j, err := journal.Create(path, journal.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tape{t, j}.world()
+	if err := j.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var page, size int64
+	err = db.QueryRow("SELECT rootpage, page_size FROM sqlite_schema, pragma_page_size WHERE name = 'lists'").Scan(&page, &size)
+	if err = errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = file.WriteAt(make([]byte, size), (page-1)*size)
+	if err = errors.Join(err, file.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if j, err = journal.Open(path); err != nil {
+		t.Fatal(err)
+	}
+	defer j.Close()
+	w := newWatched(t, 0)
+	if s, err := w.Run(t.Context(), j, Moment{}); !errors.Is(err, journal.ErrTorn) || s.Events != 3 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if diff := cmp.Diff([]string{"200ms web 0+0→1+0"}, w.told); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
 }

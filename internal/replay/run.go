@@ -63,8 +63,9 @@ func (e *Engine) Run(ctx context.Context, j *journal.Journal, to Moment) (Summar
 		return Summary{}, err
 	}
 	e.gaps = newGaps(gaps)
-	if err := e.readLists(ctx, j, to.Time); err != nil {
-		return Summary{}, err
+	torn := e.readLists(ctx, j, to.Time)
+	if torn != nil && !errors.Is(torn, journal.ErrTorn) {
+		return Summary{}, torn
 	}
 	reading, stop := context.WithCancel(ctx)
 	var readers sync.WaitGroup
@@ -87,7 +88,7 @@ func (e *Engine) Run(ctx context.Context, j *journal.Journal, to Moment) (Summar
 	run.settle()
 	e.Advance(to.Time)
 	if failed == nil {
-		failed = run.verdict()
+		failed = cmp.Or(run.verdict(), torn)
 	}
 	run.Gaps = run.gapsWithin()
 	return run.Summary, failed
@@ -101,12 +102,11 @@ func (e *Engine) readLists(ctx context.Context, j *journal.Journal, moment time.
 	if err == nil {
 		all, err = j.Lists(ctx)
 	}
-	if errors.Is(err, journal.ErrTorn) {
-		e.lists = noLists()
-		return nil
+	if err != nil {
+		return err
 	}
 	e.lists = newLists(all, from, moment)
-	return err
+	return nil
 }
 
 // run is one Run on its way.
