@@ -177,7 +177,11 @@ func (j *join) takeRecord(ctx context.Context, r audit.Record) error {
 	if j.Record != nil {
 		j.Record(r)
 	}
-	if !r.Writes() || r.Done() && r.Failed() && r.Code < 500 {
+	if !r.Writes() {
+		return nil
+	}
+	if r.Done() && r.Failed() && r.Code < 500 {
+		j.desk.fail(r)
 		return nil
 	}
 	kind, recorded := j.kinds[resourceOf(r)]

@@ -18,8 +18,8 @@
 // A request that was answered with the object made the event with the same
 // resourceVersion, whatever the clocks say; from such pairs each server's clock
 // is known. Other requests fit by object, verb, time, and the field manager that
-// the server would have noted for the client. Of two events the one that fits a
-// request better has it.
+// the server would have noted for the client. Events of one object that are close
+// share out the requests near them as these fit best together, in their order.
 //
 // # What is likely
 //

@@ -131,11 +131,26 @@ func against(e journal.Event, w *waiting, behind time.Duration) (cost time.Durat
 		cost += doubtful
 	}
 	is := managerOf(e)
-	if is == "" || w.manager == "" || is == w.manager {
+	if is == "" || w.manager == "" || !leavesTrace(w.Record) {
 		return cost, true
 	}
 	now := e.Time.Sub(e.ManagedAt.Add(behind)) <= writtenNow
+	if is == w.manager {
+		return cost, !now || e.Subresource == w.Resource.Subresource
+	}
 	return cost + doubtful, !now
+}
+
+// leavesTrace says whether who asked stands in what the request made. Whoever
+// marks an object as deleted has no entry in it, nor has one who binds or evicts.
+func leavesTrace(r audit.Record) bool {
+	switch r.Verb {
+	case "update", "patch":
+		return true
+	case "create":
+		return r.Resource.Subresource == ""
+	}
+	return false
 }
 
 // verbCost says whether a request may lead to an event of the type. A request

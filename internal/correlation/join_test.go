@@ -103,6 +103,52 @@ func TestPairs(t *testing.T) {
 			s.record("a", line{after: second, verb: "update", name: "web", version: "10", id: "x"})
 			s.event(second, services, journal.Modified, "web", "10", "kubectl")
 		}, []string{"web modified is update of ann"}, nil, 0},
+		{"the beginning of a request that failed is nobody's", func(s *story) {
+			s.event(0, services, journal.Modified, "web", "10", "kubectl")
+			s.record("a", line{verb: "update", name: "web", stage: "RequestReceived", id: "x"})
+			s.record("a", line{after: second, verb: "update", name: "web", code: 409, id: "x"})
+		}, nil, []string{"web"}, 0},
+		{"the beginning of one that failed does not take the event of one that did not", func(s *story) {
+			s.record("a", line{verb: "update", name: "web", stage: "RequestReceived", id: "x", user: "bob"})
+			s.record("a", line{after: second, verb: "update", name: "web", code: 403, id: "x", user: "bob"})
+			s.record("a", line{after: 4 * second, verb: "update", name: "web"})
+			s.event(second, services, journal.Modified, "web", "10", "kubectl")
+		}, []string{"web modified fits update of ann"}, nil, 0},
+		{"writes of one object within a second keep their order, if the clocks are apart", func(s *story) {
+			for i, user := range []string{"ann", "bob", "eve"} {
+				after := time.Duration(i) * 400 * time.Millisecond
+				s.record("a", line{after: after, verb: "patch", name: "web", user: user})
+				s.event(after+950*time.Millisecond, services, journal.Modified, "web", fmt.Sprint(10+i), "kubectl")
+			}
+		}, []string{"web modified fits patch of ann", "web modified fits patch of bob", "web modified fits patch of eve"}, nil, 0},
+		{"so they do if one of them changed nothing", func(s *story) {
+			s.record("a", line{after: -3 * second, verb: "patch", name: "web", user: "zoe"})
+			for i, user := range []string{"ann", "bob"} {
+				after := time.Duration(i) * 400 * time.Millisecond
+				s.record("a", line{after: after, verb: "patch", name: "web", user: user})
+				s.event(after+950*time.Millisecond, services, journal.Modified, "web", fmt.Sprint(10+i), "kubectl")
+			}
+		}, []string{"web modified fits patch of ann", "web modified fits patch of bob"}, nil, 1},
+		{"what is deleted and made again under its name has each its request", func(s *story) {
+			for i := range 3 {
+				after := time.Duration(i) * 600 * time.Millisecond
+				s.record("a", line{after: after, verb: "delete", name: "web", user: fmt.Sprint("d", i)})
+				s.record("a", line{after: after + 300*time.Millisecond, verb: "create", name: "web", user: fmt.Sprint("c", i)})
+				s.event(after+900*time.Millisecond, services, journal.Deleted, "web", fmt.Sprint(10+2*i), "kubectl")
+				s.event(after+1200*time.Millisecond, services, journal.Added, "web", fmt.Sprint(11+2*i), "kubectl")
+			}
+		}, []string{"web deleted fits delete of d0", "web added fits create of c0", "web deleted fits delete of d1", "web added fits create of c1",
+			"web deleted fits delete of d2", "web added fits create of c2"}, nil, 0},
+		{"a write of the status is not one of the rest", func(s *story) {
+			s.event(0, services, journal.Modified, "web", "10", "kubectl").Subresource = "status"
+			s.event(300*time.Millisecond, services, journal.Modified, "web", "11", "kubectl")
+			s.record("a", line{after: 10 * time.Millisecond, verb: "patch", name: "web", user: "bob"})
+			s.record("a", line{after: 310 * time.Millisecond, verb: "patch", name: "web", user: "ann", subresource: "status"})
+		}, []string{"web modified fits patch of ann", "web modified fits patch of bob"}, nil, 0},
+		{"whoever marks an object as deleted is not its manager, however lately that wrote", func(s *story) {
+			s.event(0, services, journal.Modified, "web", "10", "controller")
+			s.record("a", line{verb: "delete", name: "web"})
+		}, []string{"web modified fits delete of ann"}, nil, 0},
 		{"a record that is far away is not the one", func(s *story) {
 			s.event(0, services, journal.Modified, "web", "10", "kubectl")
 			s.record("a", line{after: 20 * second, verb: "update", name: "web"})

@@ -3,11 +3,11 @@
 package correlation
 
 import (
-	"cmp"
 	"hash/maphash"
 	"slices"
 	"time"
 
+	"github.com/fairlead-io/fairlead/internal/audit"
 	"github.com/fairlead-io/fairlead/internal/journal"
 )
 
@@ -19,8 +19,10 @@ const (
 	// a flood the oldest are decided early.
 	maxWaiting = 50_000
 	// maxCompared bounds how many records are compared with an event, those
-	// nearest in time, and how many events with a record.
+	// nearest in time, and maxTogether how many events share them: fewer, so that
+	// enough are left over.
 	maxCompared = 16
+	maxTogether = 8
 )
 
 // entry is an event that waits for its record.
@@ -131,6 +133,14 @@ func (d *desk) addRecord(w *waiting) (unchanged bool) {
 	return false
 }
 
+// fail takes note that a request failed, so that its beginning made nothing.
+func (d *desk) fail(r audit.Record) {
+	if begun := d.begun[r.AuditID]; begun != nil {
+		begun.decided = true
+		delete(d.begun, r.AuditID)
+	}
+}
+
 // pair joins an event and a record of one version.
 func (d *desk) pair(en *entry, w *waiting) {
 	if en.event.Type != journal.Listed {
@@ -158,26 +168,78 @@ func (d *desk) decide(en *entry) {
 	if en.record != nil || en.event.Type == journal.Listed {
 		return
 	}
-	o := eventObject(en.event)
-	type fit struct {
-		w    *waiting
-		cost time.Duration
-	}
-	var fits []fit
-	for _, w := range d.nearest(en, o) {
-		cost, ok := d.against(en, w)
-		if ok && !d.better(en, w, o, cost) {
-			fits = append(fits, fit{w, cost})
-		}
-	}
-	if len(fits) == 0 {
+	best := d.best(en)
+	if best == nil {
 		return
 	}
-	best := slices.MinFunc(fits, func(a, b fit) int { return cmp.Compare(a.cost, b.cost) })
-	en.take(best.w, false)
-	if best.w.Verb != "deletecollection" {
-		remove(d.candidates, objectOf(best.w.Record), best.w)
+	en.take(best, false)
+	if best.Verb != "deletecollection" {
+		remove(d.candidates, objectOf(best.Record), best)
 	}
+}
+
+// best is the record that an event gets if it and those of the object that
+// follow it share out the records near it as they fit best.
+func (d *desk) best(en *entry) *waiting {
+	records := d.nearest(en, eventObject(en.event))
+	if len(records) == 0 {
+		return nil
+	}
+	events := d.following(en)
+	cost := make([][]float64, len(events))
+	var mine *waiting // that need not be shared
+	for i, event := range events {
+		row, shared := d.costs(event, records, len(events))
+		if cost[i] = row; i == 0 {
+			mine = shared
+		}
+	}
+	at := assign(cost)[0]
+	switch {
+	case at >= len(records):
+		return mine
+	case cost[0][at] >= alone:
+		return nil
+	}
+	return records[at]
+}
+
+// following are an event that is to be decided and the next ones of its object
+// without a record.
+func (d *desk) following(en *entry) []*entry {
+	events := []*entry{en}
+	for _, other := range d.open[eventObject(en.event)] {
+		if len(events) == maxTogether {
+			break
+		}
+		if other != en { // those before it have been decided
+			events = append(events, other)
+		}
+	}
+	return events
+}
+
+// costs are what an event costs with each of the records, and then alone. A
+// deleted collection leaves enough for others: an event that may be of one is as
+// good as alone.
+func (d *desk) costs(en *entry, records []*waiting, alones int) (row []float64, shared *waiting) {
+	row = make([]float64, len(records)+alones)
+	single := float64(alone)
+	for i, w := range records {
+		row[i] = alone
+		cost, ok := d.against(en, w)
+		switch {
+		case !ok:
+		case w.Verb != "deletecollection":
+			row[i] = square(cost)
+		case square(cost) < single:
+			single, shared = square(cost), w
+		}
+	}
+	for i := len(records); i < len(row); i++ {
+		row[i] = single
+	}
+	return row, shared
 }
 
 func (d *desk) against(en *entry, w *waiting) (time.Duration, bool) {
@@ -212,23 +274,6 @@ func around(list []*waiting, at time.Time) []*waiting {
 		}
 	}
 	return found
-}
-
-// better says whether a record fits another event of the object better.
-func (d *desk) better(en *entry, w *waiting, o object, than time.Duration) bool {
-	if w.Verb == "deletecollection" {
-		return false
-	}
-	// Those before this one have been decided.
-	for _, other := range d.open[o][:min(len(d.open[o]), maxCompared)] {
-		if other == en {
-			continue
-		}
-		if cost, ok := d.against(other, w); ok && cost < than {
-			return true
-		}
-	}
-	return false
 }
 
 // forgetEvent drops what is held for an event that has been decided.
