@@ -16,6 +16,8 @@ import (
 
 	"github.com/fairlead-io/fairlead/internal/apiserver"
 	"github.com/fairlead-io/fairlead/internal/journal"
+	"github.com/fairlead-io/fairlead/internal/model"
+	"github.com/fairlead-io/fairlead/internal/replay"
 	"github.com/fairlead-io/fairlead/test/kube"
 )
 
@@ -115,6 +117,18 @@ func TestRecord(t *testing.T) {
 		}
 		if first.List == 0 || second.List != 0 {
 			t.Errorf("the first event is of list %d, one of the watch of list %d", first.List, second.List)
+		}
+	})
+	t.Run("a replay knows every kind, though there is no Node", func(t *testing.T) {
+		engine, err := replay.New(replay.Options{Node: model.Node{Name: "n1"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer engine.Close()
+		s, err := engine.Run(t.Context(), r.journal, replay.Moment{})
+		row, found := engine.Snapshot().Service(replay.APIServer)
+		if err != nil || s.Cut || len(engine.Unheard()) > 0 || !found || replay.CountBackends(row).Own != 1 {
+			t.Errorf("%+v, %v; unheard of %v; default/kubernetes is %+v", s, err, engine.Unheard(), row)
 		}
 	})
 }
