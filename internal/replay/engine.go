@@ -92,11 +92,11 @@ func (e *Engine) apply(in input) {
 	if !in.ours {
 		return
 	}
-	switch of, listed, known := e.lists.tell(&in.event); {
+	switch listed, known := e.lists.tell(&in.event); {
 	case !known:
 		e.guess(in)
 	case listed:
-		e.lists.held[of] = append(e.lists.held[of], in)
+		e.lists.hold(in)
 	default:
 		e.alone(in)
 	}

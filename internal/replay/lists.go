@@ -12,15 +12,15 @@ import (
 	"github.com/fairlead-io/fairlead/internal/reflector"
 )
 
-// recordedLists are those that a journal tells of. What one brings takes effect in one
-// call when it is complete, so that an endpoint which moved between slices is
-// never seen absent (R4). What came of one that never was complete waits for the
-// next one of the same objects: recorders do not tell it again.
+// recordedLists are those that a journal tells of. What one brings takes effect
+// in one call when it is complete, so that an endpoint which moved between slices
+// is never seen absent (R4). What came of one that never was complete waits for
+// the next one that looks for the same objects: recorders do not tell it again.
 type recordedLists struct {
-	from int64              // the number of the first event of which the journal tells
-	of   map[int64]listOf   // by list
-	due  []journal.List     // complete ones that have not taken effect, in that order
-	held map[listOf][]input // what came of those that are not complete
+	from int64            // the number of the first event of which the journal tells
+	of   map[int64]listOf // by list
+	due  []journal.List   // complete ones that have not taken effect, in that order
+	held [len(kinds)][]input
 }
 
 // listOf is what a list is of.
@@ -32,7 +32,7 @@ type listOf struct {
 // newLists keeps those of our kinds. At a moment, one that ended later is not
 // complete.
 func newLists(all []journal.List, from int64, moment time.Time) recordedLists {
-	l := recordedLists{from: from, of: map[int64]listOf{}, held: map[listOf][]input{}}
+	l := recordedLists{from: from, of: map[int64]listOf{}}
 	for _, list := range all {
 		kind, ours := kindOf(list.Kind)
 		if !ours {
@@ -50,11 +50,15 @@ func newLists(all []journal.List, from int64, moment time.Time) recordedLists {
 // noLists are those of a journal that tells of none.
 func noLists() recordedLists { return recordedLists{from: math.MaxInt64} }
 
-// tell says whether an event came with a list is known: if so, and it did, of
-// what that is.
-func (l *recordedLists) tell(e *journal.Event) (of listOf, listed, known bool) {
-	of, listed = l.of[e.List]
-	return of, listed, e.ID >= l.from && listed == (e.List != 0)
+// tell says whether an event came with a list, if that is known.
+func (l *recordedLists) tell(e *journal.Event) (listed, known bool) {
+	_, listed = l.of[e.List]
+	return listed, e.ID >= l.from && listed == (e.List != 0)
+}
+
+// hold keeps what a list brought until one is complete.
+func (l *recordedLists) hold(in input) {
+	l.held[in.object.Kind] = append(l.held[in.object.Kind], in)
 }
 
 // underWay says that a list of a kind had begun by a moment, and will be
@@ -70,10 +74,21 @@ func (l *recordedLists) next(before int64) (list journal.List, inputs []input, f
 		return journal.List{}, nil, false
 	}
 	list, l.due = l.due[0], l.due[1:]
-	of := l.of[list.ID]
-	inputs = l.held[of]
-	delete(l.held, of)
-	return list, inputs, true
+	return list, l.release(l.of[list.ID]), true
+}
+
+// release takes out what is held of the objects that a list looked for.
+func (l *recordedLists) release(of listOf) (inputs []input) {
+	var others []input
+	for _, in := range l.held[of.kind] {
+		if of.namespace == "" || of.namespace == in.object.Name.Namespace {
+			inputs = append(inputs, in)
+		} else {
+			others = append(others, in)
+		}
+	}
+	l.held[of.kind] = others
+	return inputs
 }
 
 // waiting is how many events wait for a list to be complete.

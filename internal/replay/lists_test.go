@@ -122,6 +122,12 @@ func TestLists(t *testing.T) {
 			j.add(watch, event(7, journal.Added, services, "api", service("api", "10.96.0.2")))
 			j.list(9, endpointSlices, moved[1])
 		}, Moment{}, []string{"7s api 0+0→0+0", "9s web 1+0→1+0"}, false},
+		{"so does one of the namespace alone, for what is in it", func(j tape) {
+			far := event(6, journal.Listed, services, "far", strings.ReplaceAll(service("far", "10.96.0.5"), "default", "other"))
+			far.Namespace = "other"
+			j.add(j.begin(5, services, ""), event(6, journal.Listed, services, "api", service("api", "10.96.0.2")), far)
+			j.end(9, j.begin(8, services, "default"))
+		}, Moment{}, []string{"9s api 0+0→0+0"}, true},
 		{"at a moment within a list, nothing of it counts", func(j tape) {
 			j.list(9, endpointSlices, moved...)
 			j.add(watch, event(8.5, journal.Added, services, "api", service("api", "10.96.0.2")))
