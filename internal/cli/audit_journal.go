@@ -135,6 +135,9 @@ func joinSummary(r *correlation.Report) string {
 		text += fmt.Sprintf(" (%d of them left out here)", r.MissingOmitted)
 	}
 	text += fmt.Sprintf("; %s without an event", plural(len(r.Unseen)+r.UnseenOmitted, "record"))
+	if r.UnseenOmitted > 0 {
+		text += fmt.Sprintf(" (%d of them left out here)", r.UnseenOmitted)
+	}
 	expected := 0
 	for _, n := range r.Expected {
 		expected += n
@@ -175,7 +178,7 @@ func (e *env) changePrinter(output *format) (func(correlation.Change) error, err
 	// A line cannot wait for those that follow: these are the usual widths.
 	lines := &table{
 		columns: slices.Concat(columns("TIME", "KIND", "OBJECT", "TYPE", "MANAGER", "USER", "VERB", "FROM", "LOG", "FIT", "DELAY"), wideColumns("CLIENT"), columns(last)),
-		widths:  []int{len("2006-01-02T15:04:05.000Z"), len("EndpointSlice"), 28, len("modified"), 16, 16, len("update"), len("192.0.2.111"), 16, len("version"), len("100ms"), 0},
+		widths:  []int{len("2006-01-02T15:04:05.000Z"), len("EndpointSlice"), 28, len("modified"), 16, 16, len("update"), len("192.0.2.111"), 28, len("version"), len("100ms"), 0},
 	}
 	if output.wide() {
 		lines.widths = slices.Insert(lines.widths, len(lines.widths)-1, 24)

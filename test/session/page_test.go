@@ -86,6 +86,9 @@ func join(parts []part) string {
 	return b.String()
 }
 
+// moment is a time with its day. The page shows one of many.
+var moment = regexp.MustCompile(`\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z?`)
+
 // blanks are as many as a column is wide, which differs from run to run.
 var blanks = regexp.MustCompile(`[ \t]+`)
 
@@ -105,7 +108,12 @@ func matches(shown, output string) bool {
 			if i > 0 {
 				pattern.WriteString(`.*`)
 			}
-			pattern.WriteString(regexp.QuoteMeta(text))
+			for j, text := range moment.Split(text, -1) {
+				if j > 0 {
+					pattern.WriteString(moment.String())
+				}
+				pattern.WriteString(regexp.QuoteMeta(text))
+			}
 		}
 		pattern.WriteString(`\n`)
 	}
@@ -178,6 +186,8 @@ func TestMatches(t *testing.T) {
 		{"any lines", "a\n…\nd\n", "a\nb\nc\nd\n", true},
 		{"no lines are any lines", "a\n…\nd\n", "a\nd\n", true},
 		{"what stands behind any lines must come", "a\n…\nd\n", "a\nb\n", false},
+		{"a time is any time", "at 2026-11-20T10:00:00.5Z: a\n", "at 2027-01-02T03:04:05Z: a\n", true},
+		{"a time is no other text", "at 2026-11-20T10:00:00Z\n", "at noon\n", false},
 		{"signs are no patterns", "a.*\n", "abc\n", false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
