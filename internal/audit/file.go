@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -62,13 +63,13 @@ type file struct {
 
 // records yields what can be read. What cannot is counted in the losses; only a
 // file that cannot be opened is an error.
-func (f *file) records(yield func(Record) bool) error {
+func (f *file) records(ctx context.Context, yield func(Record) bool) error {
 	raw, err := os.Open(f.path)
 	if err != nil {
 		return fmt.Errorf("open the audit log: %w", err)
 	}
 	defer raw.Close()
-	in, err := plain(bufio.NewReaderSize(raw, readBuffer))
+	in, err := plain(bufio.NewReaderSize(during{ctx, raw}, readBuffer))
 	if err != nil {
 		f.losses.lose(&f.losses.Torn, f.path, 1, fmt.Errorf("the file cannot be read: %w", err))
 		return nil
@@ -96,6 +97,21 @@ func (f *file) read(in *bufio.Reader, yield func(Record) bool) {
 			return
 		}
 	}
+}
+
+// during reads until nobody wants it any more: a file may be large, and hold no
+// record at all.
+type during struct {
+	ctx context.Context
+	io.Reader
+}
+
+// Read reads on while the context lasts.
+func (d during) Read(p []byte) (int, error) {
+	if err := d.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return d.Reader.Read(p)
 }
 
 // plain is what is inside if a file is compressed, whatever its name.

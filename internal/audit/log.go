@@ -62,7 +62,7 @@ type source struct {
 // Open looks for the first record of each file, by which the files get their
 // order. Paths are those of Files. A file that cannot be opened is an error; one
 // without a record is not.
-func Open(paths ...string) (*Log, error) {
+func Open(ctx context.Context, paths ...string) (*Log, error) {
 	files, err := Files(paths...)
 	if err != nil {
 		return nil, err
@@ -72,11 +72,11 @@ func Open(paths ...string) (*Log, error) {
 		// What is lost here is met again, and counted, when the records are read.
 		f := file{path: path, server: logName(path), losses: &Losses{}}
 		first := source{path: path}
-		err := f.records(func(r Record) bool {
+		err := f.records(ctx, func(r Record) bool {
 			first.server, first.begin = r.Server, r.Time
 			return false
 		})
-		if err != nil {
+		if err := cmp.Or(err, ctx.Err()); err != nil {
 			return nil, err
 		}
 		l.files = append(l.files, first)
@@ -110,7 +110,7 @@ func (l *Log) Records(ctx context.Context) iter.Seq2[Record, error] {
 		defer m.stop()
 		seen := newWindow()
 		for {
-			r, ok := m.next()
+			r, ok := m.next(ctx)
 			if err := cmp.Or(m.err, ctx.Err()); err != nil {
 				yield(Record{}, err)
 				return
@@ -146,9 +146,9 @@ type cursor struct {
 	stop func()
 }
 
-func (m *merge) next() (Record, bool) {
+func (m *merge) next(ctx context.Context) (Record, bool) {
 	for len(m.waiting) > 0 && (len(m.open) == 0 || !m.log.began(m.waiting[0]).After(m.open[0].at)) {
-		m.start(m.waiting[0].path)
+		m.start(ctx, m.waiting[0].path)
 		m.waiting = m.waiting[1:]
 	}
 	if len(m.open) == 0 || m.err != nil {
@@ -167,11 +167,11 @@ func (m *merge) next() (Record, bool) {
 	return r, true
 }
 
-func (m *merge) start(path string) {
+func (m *merge) start(ctx context.Context, path string) {
 	f := file{path: path, server: logName(path), losses: m.losses}
 	c := &cursor{}
 	c.next, c.stop = iter.Pull(func(yield func(Record) bool) {
-		if err := f.records(yield); err != nil {
+		if err := f.records(ctx, yield); err != nil {
 			m.err = errors.Join(m.err, err)
 		}
 	})

@@ -6,7 +6,9 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -65,7 +67,7 @@ func squeeze(t testing.TB, text string) string {
 
 func read(t testing.TB, paths ...string) ([]Record, Losses) {
 	t.Helper()
-	log, err := Open(paths...)
+	log, err := Open(t.Context(), paths...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,11 +278,31 @@ func TestLosses(t *testing.T) {
 	})
 	t.Run("a file that is not there, and a folder without any, are named", func(t *testing.T) {
 		for _, path := range []string{filepath.Join(t.TempDir(), "none"), t.TempDir()} {
-			if _, err := Open(path); err == nil || !strings.Contains(err.Error(), path) {
+			if _, err := Open(t.Context(), path); err == nil || !strings.Contains(err.Error(), path) {
 				t.Errorf("Open(%s) = %v", path, err)
 			}
 		}
 	})
+}
+
+// What holds no record yields none, and would else be read to its end.
+func TestReadingEndsWhenNobodyWantsIt(t *testing.T) {
+	path := writeFile(t, "audit.log", strings.Repeat("no record\n", 200_000))
+	log, err := Open(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Open(ctx, path); !errors.Is(err, context.Canceled) {
+		t.Errorf("opening a log ended with %v, want %v", err, context.Canceled)
+	}
+	for _, err = range log.Records(ctx) {
+		break
+	}
+	if !errors.Is(err, context.Canceled) || log.Losses().Broken > 0 {
+		t.Errorf("reading ended with %v after %+v, want %v at once", err, log.Losses(), context.Canceled)
+	}
 }
 
 func TestRotatedSets(t *testing.T) {
@@ -317,7 +339,7 @@ func TestRotatedSets(t *testing.T) {
 		}
 	})
 	t.Run("a server whose clock is behind keeps its times, and takes its place in the order", func(t *testing.T) {
-		log, err := Open(put("s1/audit.log", line(3, "c")+"\n"+line(5, "e")+"\n"), put("s2/audit.log", line(1, "d")+"\n"+line(4, "f")+"\n"))
+		log, err := Open(t.Context(), put("s1/audit.log", line(3, "c")+"\n"+line(5, "e")+"\n"), put("s2/audit.log", line(1, "d")+"\n"+line(4, "f")+"\n"))
 		if err != nil {
 			t.Fatal(err)
 		}

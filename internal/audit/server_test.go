@@ -104,7 +104,7 @@ func TestAServerNotesWhatThePolicySays(t *testing.T) {
 	}
 	c.StopAPIServer()
 
-	log, err := audit.Open(c.AuditLog)
+	log, err := audit.Open(t.Context(), c.AuditLog)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -153,7 +153,7 @@ func BenchmarkGigabyte(b *testing.B) {
 	b.SetBytes(size)
 	var peak uint64
 	for b.Loop() {
-		log, err := Open(path)
+		log, err := Open(b.Context(), path)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -160,7 +160,7 @@ func readAudit(ctx context.Context, f *auditFlags) (auditAnswer, error) {
 	if err != nil {
 		return auditAnswer{}, err
 	}
-	log, err := audit.Open(f.files...)
+	log, err := audit.Open(ctx, f.files...)
 	if err != nil {
 		return auditAnswer{}, err
 	}

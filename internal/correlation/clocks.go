@@ -178,7 +178,7 @@ func (c *clocks) readManaged(ctx context.Context, j *journal.Journal) error {
 // readHead looks at a number of records of a file at most, and returns how many
 // it were.
 func (c *clocks) readHead(ctx context.Context, j *journal.Journal, file string, kinds map[resource]journal.Kind, asked map[string]int, most int) (read int, err error) {
-	log, err := audit.Open(file)
+	log, err := audit.Open(ctx, file)
 	if err != nil || most <= 0 {
 		return 0, err
 	}

@@ -55,7 +55,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	log, err := audit.Open(o.Logs...)
+	log, err := audit.Open(ctx, o.Logs...)
 	if err != nil {
 		return nil, err
 	}

@@ -262,6 +262,25 @@ func TestRecordsWithoutAnEvent(t *testing.T) {
 	})
 }
 
+// What is found is bounded, of each kind and writer, and the rest is counted.
+func TestManyAreCounted(t *testing.T) {
+	const more = 50
+	s := &story{}
+	s.listed(services)
+	for i := range maxOfOne + more {
+		after := time.Duration(i) * 100 * time.Millisecond
+		s.event(after, services, journal.Added, fmt.Sprint("unexplained", i), fmt.Sprint(10+i), "kubectl")
+		s.record("a", line{after: after, verb: "update", name: fmt.Sprint("unseen", i)})
+	}
+	a := s.mustRun(t, "")
+	if len(a.Missing) != maxOfOne || a.MissingOmitted != more || a.Changes != maxOfOne+more || a.Explained != 0 {
+		t.Errorf("%d changes, %d explained, %d without a record and %d omitted", a.Changes, a.Explained, len(a.Missing), a.MissingOmitted)
+	}
+	if len(a.Unseen)+a.UnseenOmitted != maxOfOne+more-a.Expected[ReasonOutside] || len(a.Unseen) != maxOfOne {
+		t.Errorf("%d without an event and %d omitted, and %v", len(a.Unseen), a.UnseenOmitted, a.Expected)
+	}
+}
+
 func TestClocksThatDiffer(t *testing.T) {
 	for _, ahead := range []time.Duration{3 * time.Hour, -3 * time.Hour, 90 * second, -1500 * time.Millisecond} {
 		t.Run(fmt.Sprintf("by %s: pairs of a version tell, and records without one follow", ahead), func(t *testing.T) {

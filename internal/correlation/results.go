@@ -60,14 +60,16 @@ func (r *results) miss(e journal.Event, near *waiting) {
 	r.missed = append(r.missed, missed{e, near})
 }
 
-func (r *results) unsee(u Unseen) {
-	key := [2]string{u.Request.Resource, u.Request.User}
-	if r.unseenOf[key] >= maxOfOne || len(r.unseen) >= maxKept {
-		r.unseenOmitted++
-		return
-	}
-	r.unseenOf[key]++
-	r.unseen = append(r.unseen, u)
+// room says whether one more request without an event is kept, or only counted.
+func (r *results) room(w audit.Record) bool {
+	return r.unseenOf[resourceAndUser(w)] < maxOfOne && len(r.unseen) < maxKept
+}
+
+func resourceAndUser(r audit.Record) [2]string { return [2]string{r.Resource.String(), r.User} }
+
+func (r *results) unsee(w audit.Record, why Reason) {
+	r.unseenOf[resourceAndUser(w)]++
+	r.unseen = append(r.unseen, Unseen{requestOf(w), why})
 }
 
 // write counts a change with its record.
@@ -112,12 +114,14 @@ func (j *join) unsee(ctx context.Context, w *waiting) error {
 		j.report.Expected[ReasonGap]++
 	case at.Before(j.report.From) || at.After(j.report.To):
 		j.report.Expected[ReasonOutside]++
+	case !j.results.room(w.Record):
+		j.results.unseenOmitted++
 	default:
 		reason, err := j.foreign(ctx, w.Record)
 		if reason.Code == "" {
 			reason = whyUnseen(w.Record)
 		}
-		j.results.unsee(Unseen{requestOf(w.Record), reason})
+		j.results.unsee(w.Record, reason)
 		return err
 	}
 	return nil
