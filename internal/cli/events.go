@@ -47,9 +47,9 @@ event. Where nobody watched for a while, a line on standard error says so.`,
 
 // journalEvents prints what a filter picks, after a word about each gap.
 func (e *env) journalEvents(ctx context.Context, j *journal.Journal, filter journal.Filter, f *eventFlags) error {
-	gaps, err := j.Gaps(ctx, filter)
-	if err != nil && !errors.Is(err, journal.ErrTorn) {
-		return err
+	gaps, torn := j.Gaps(ctx, filter)
+	if torn != nil && !errors.Is(torn, journal.ErrTorn) {
+		return torn
 	}
 	e.warnOfGaps(gaps)
 	events := j.Events(ctx, filter)
@@ -62,6 +62,10 @@ func (e *env) journalEvents(ctx context.Context, j *journal.Journal, filter jour
 	}
 	found := false
 	for event, err := range events {
+		if errors.Is(err, journal.ErrTorn) {
+			torn = err
+			break
+		}
 		if err != nil {
 			return err
 		}
@@ -70,9 +74,35 @@ func (e *env) journalEvents(ctx context.Context, j *journal.Journal, filter jour
 		}
 		found = true
 	}
-	if !found && !f.follow {
-		e.warn("no events match")
+	if torn != nil {
+		e.warn("%v", torn)
+		return errFindings
 	}
+	if !found && !f.follow {
+		return e.warnOfNone(ctx, j)
+	}
+	return nil
+}
+
+// warnOfNone says what there is where nothing was found.
+func (e *env) warnOfNone(ctx context.Context, j *journal.Journal) error {
+	kinds, err := j.Kinds(ctx)
+	if err != nil {
+		return err
+	}
+	first, last, any, err := j.Extent(ctx)
+	if err != nil {
+		return err
+	}
+	if !any {
+		e.warn("no events match: the journal has none")
+		return nil
+	}
+	names := make([]string, len(kinds))
+	for i, kind := range kinds {
+		names[i] = kind.Resource
+	}
+	e.warn("no events match: the journal goes from %s to %s and has %s", stampText(first), stampText(last), joined(names))
 	return nil
 }
 
@@ -146,11 +176,11 @@ func (f *eventFlags) read(args []string, now time.Time) (journal.Filter, string,
 	if f.field != "" && !strings.HasPrefix(f.field, "/") {
 		return filter, "", fmt.Errorf("--field %q: a path begins with a slash, as /spec/ports", f.field)
 	}
-	var err error
-	if filter.Since, err = readTime("--since", f.since, now); err != nil {
-		return filter, "", err
+	if f.toVersion > 0 && f.toVersion < f.fromVersion {
+		return filter, "", fmt.Errorf("--to-version %d is before --from-version %d", f.toVersion, f.fromVersion)
 	}
-	if filter.Until, err = readTime("--until", f.until, now); err != nil {
+	var err error
+	if filter.Since, filter.Until, err = readSpan(f.since, f.until, now); err != nil {
 		return filter, "", err
 	}
 	return filter, path, f.pickObjects(&filter, args)
@@ -178,6 +208,20 @@ func (f *eventFlags) pickObjects(filter *journal.Filter, args []string) error {
 		filter.Namespaces = []string{namespace}
 	}
 	return nil
+}
+
+// readSpan reads --since and --until.
+func readSpan(since, until string, now time.Time) (from, to time.Time, err error) {
+	if from, err = readTime("--since", since, now); err != nil {
+		return from, to, err
+	}
+	if to, err = readTime("--until", until, now); err != nil {
+		return from, to, err
+	}
+	if !to.IsZero() && !to.After(from) {
+		return from, to, fmt.Errorf("--until %s is not after --since %s", until, since)
+	}
+	return from, to, nil
 }
 
 // readTime reads a time, or how long ago one was. The zero time is none.

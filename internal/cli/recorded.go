@@ -148,9 +148,9 @@ func joinedKinds(kinds []reflector.Kind) string {
 
 // replayOptions are those of the agent that the flags describe.
 func (o *objectFlags) replayOptions(ctx context.Context, e *env, j *journal.Journal) (replay.Options, error) {
-	nodes, err := replay.Nodes(ctx, j)
-	if err != nil && !errors.Is(err, journal.ErrTorn) {
-		return replay.Options{}, err
+	nodes, torn := replay.Nodes(ctx, j)
+	if torn != nil && !errors.Is(torn, journal.ErrTorn) {
+		return replay.Options{}, torn
 	}
 	if o.nodeName == "" && len(nodes) > 0 {
 		o.nodeName = nodes[0]
@@ -159,6 +159,9 @@ func (o *objectFlags) replayOptions(ctx context.Context, e *env, j *journal.Jour
 		}
 	}
 	if err := o.needNode(); err != nil {
+		if torn != nil {
+			e.warn("%v", torn)
+		}
 		return replay.Options{}, err
 	}
 	recorded := slices.Contains(nodes, o.nodeName)

@@ -29,6 +29,7 @@ import (
 //	exits STATUS ARGS...  run the program and expect an exit status
 //	record FOLDER         serve the answers in a folder on the agent's socket
 //	remember FILE CONTENT write a state file with the content of another
+//	cut FILE SIZE         lose all of a file but its first bytes
 //	journal FILE CONTENT  make a journal of the events and gaps in another file
 func TestScripts(t *testing.T) {
 	examples, err := filepath.Abs(examplesDir)
@@ -53,9 +54,16 @@ func TestScripts(t *testing.T) {
 			"record":   serveRecord,
 			"remember": writeState,
 			"journal":  writeJournal,
+			"cut":      cutFile,
 		},
 		UpdateScripts: *update,
 	})
+}
+
+func cutFile(ts *testscript.TestScript, _ bool, args []string) {
+	size, err := strconv.ParseInt(args[1], 10, 64)
+	ts.Check(err)
+	ts.Check(os.Truncate(ts.MkAbs(args[0]), size))
 }
 
 func expectStatus(ts *testscript.TestScript, _ bool, args []string) {

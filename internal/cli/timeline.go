@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -133,8 +134,13 @@ func (e *env) timeline(ctx context.Context, f *timelineFlags) error {
 	if err != nil {
 		return err
 	}
-	if n := len(g.data.Events); n > manyEvents {
+	switch n := len(g.data.Events); {
+	case n > manyEvents:
 		e.warn("%d events are many for a browser: --since, --until and --kind make it less", n)
+	case n == 0 && !g.lost:
+		if err := e.warnOfNone(ctx, j); err != nil {
+			return err
+		}
 	}
 	if err := e.writeTimeline(f, g.data); err != nil {
 		return err
@@ -170,6 +176,9 @@ func (e *env) writeTimeline(f *timelineFlags, d timeline.Data) error {
 // replaceFile writes a file for its owner alone, all of it or nothing.
 func replaceFile(path string, write func(io.Writer) error) (err error) {
 	file, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if refused, ok := errors.AsType[*fs.PathError](err); ok {
+		return fmt.Errorf("write %s: %w", path, refused.Err)
+	}
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)
 	}

@@ -35,10 +35,7 @@ type gathered struct {
 func (f *timelineFlags) gather(ctx context.Context, e *env, j *journal.Journal, now time.Time) (*gathered, error) {
 	g := &gathered{filter: journal.Filter{Kinds: f.kinds}}
 	var err error
-	if g.filter.Since, err = readTime("--since", f.since, now); err != nil {
-		return nil, err
-	}
-	if g.filter.Until, err = readTime("--until", f.until, now); err != nil {
+	if g.filter.Since, g.filter.Until, err = readSpan(f.since, f.until, now); err != nil {
 		return nil, err
 	}
 	g.data.Title = filepath.Base(f.journal)

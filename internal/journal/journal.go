@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -280,6 +281,11 @@ func (j *Journal) explain(err error) error {
 		return fmt.Errorf("%w but a file of something else, or its beginning is lost", ErrForeign)
 	case sqlite3.SQLITE_CORRUPT:
 		return fmt.Errorf("%w: %w", ErrTorn, err)
+	case sqlite3.SQLITE_ERROR:
+		// Its header says that it is a journal, and a journal has them all.
+		if strings.Contains(err.Error(), "no such table") {
+			return fmt.Errorf("%w: %w", ErrTorn, err)
+		}
 	case sqlite3.SQLITE_FULL:
 		return fmt.Errorf("nothing was added, the disk is full: make room, or bound the journal to less: %w", err)
 	case sqlite3.SQLITE_BUSY:

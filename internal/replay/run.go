@@ -58,12 +58,11 @@ func Nodes(ctx context.Context, j *journal.Journal) ([]string, error) {
 // Run feeds a journal to the engine up to a moment. Of a torn journal it feeds
 // what can be read, and returns journal.ErrTorn besides.
 func (e *Engine) Run(ctx context.Context, j *journal.Journal, to Moment) (Summary, error) {
-	gaps, err := j.Gaps(ctx, filter())
-	if err != nil && !errors.Is(err, journal.ErrTorn) {
-		return Summary{}, err
-	}
+	gaps, torn := j.Gaps(ctx, filter())
 	e.gaps = newGaps(gaps)
-	torn := e.readLists(ctx, j, to.Time)
+	if err := e.readLists(ctx, j, to.Time); torn == nil {
+		torn = err
+	}
 	if torn != nil && !errors.Is(torn, journal.ErrTorn) {
 		return Summary{}, torn
 	}
