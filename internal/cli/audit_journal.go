@@ -59,6 +59,11 @@ func (e *env) auditJournal(ctx context.Context, f *auditFlags, path string, filt
 	if err != nil && !errors.Is(err, journal.ErrTorn) {
 		return err
 	}
+	if err == nil && report.Changes == 0 {
+		if err := e.warnOfNo(ctx, j, "changes"); err != nil {
+			return err
+		}
+	}
 	return e.reportJoin(f, report, rules, err)
 }
 

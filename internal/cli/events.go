@@ -84,8 +84,12 @@ func (e *env) journalEvents(ctx context.Context, j *journal.Journal, filter jour
 	return nil
 }
 
-// warnOfNone says what there is where nothing was found.
+// warnOfNone says what there is where no event was found.
 func (e *env) warnOfNone(ctx context.Context, j *journal.Journal) error {
+	return e.warnOfNo(ctx, j, "events")
+}
+
+func (e *env) warnOfNo(ctx context.Context, j *journal.Journal, what string) error {
 	kinds, err := j.Kinds(ctx)
 	if err != nil {
 		return err
@@ -95,14 +99,14 @@ func (e *env) warnOfNone(ctx context.Context, j *journal.Journal) error {
 		return err
 	}
 	if !any {
-		e.warn("no events match: the journal has none")
+		e.warn("no %s match: the journal has no events", what)
 		return nil
 	}
 	names := make([]string, len(kinds))
 	for i, kind := range kinds {
 		names[i] = kind.Resource
 	}
-	e.warn("no events match: the journal goes from %s to %s and has %s", stampText(first), stampText(last), joined(names))
+	e.warn("no %s match: the journal goes from %s to %s and has %s", what, stampText(first), stampText(last), joined(names))
 	return nil
 }
 

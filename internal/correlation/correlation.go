@@ -350,6 +350,9 @@ func (j *join) finish(ctx context.Context) error {
 	}
 	j.report.Clocks = j.desk.clocks.answer()
 	j.report.Writers = j.results.sortedWriters()
+	if j.torn != nil {
+		j.results.blameTorn()
+	}
 	j.report.Unseen, j.report.UnseenOmitted = append(j.report.Unseen, j.results.unseen...), j.results.unseenOmitted
 	if err := j.storms(ctx); err != nil {
 		return err

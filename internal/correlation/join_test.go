@@ -392,6 +392,14 @@ func TestBadInput(t *testing.T) {
 		if !errors.Is(err, journal.ErrTorn) || a.Explained < 100 || a.Explained >= 300 || len(a.Missing) > 0 {
 			t.Errorf("err = %v; want %v, and a part of 300: %+v", err, journal.ErrTorn, a.Report)
 		}
+		for _, u := range a.Unseen {
+			if u.Reason.Code != ReasonTorn {
+				t.Errorf("the request %s has no event for the reason %s, want %s", u.Request.Name, u.Reason.Code, ReasonTorn)
+			}
+		}
+		if len(a.Unseen) == 0 {
+			t.Error("all requests have an event, want some whose event is lost")
+		}
 	})
 	t.Run("a log that is not there", func(t *testing.T) {
 		o := whole().write(t)

@@ -72,6 +72,14 @@ func (r *results) unsee(w audit.Record, why Reason) {
 	r.unseen = append(r.unseen, Unseen{requestOf(w), why})
 }
 
+// blameTorn is for a journal that turned out to be torn: it cannot tell what it
+// does not have.
+func (r *results) blameTorn() {
+	for i := range r.unseen {
+		r.unseen[i].Reason = Reason{Code: ReasonTorn, Text: "likely its event is in the part of the journal that is lost", Evidence: []string{}}
+	}
+}
+
 // write counts a change with its record.
 func (r *results) write(en *entry) {
 	w := en.record

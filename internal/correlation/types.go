@@ -106,6 +106,8 @@ const (
 // The reasons for a request without an event. ReasonGap and ReasonUnknown are
 // others.
 const (
+	// ReasonTorn is a journal of which a part is lost.
+	ReasonTorn Code = "journal-torn"
 	// ReasonUnchanged is a request that left the object as it was.
 	ReasonUnchanged Code = "no-change"
 	// ReasonDryRun is a request that only asked what would happen.
