@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -162,7 +163,7 @@ func (e *env) recorded(s recorder.Status, quiet bool) error {
 			return err
 		}
 	}
-	away := notFollowed(s)
+	away, why := notFollowed(s)
 	if s.Trouble != nil {
 		e.warn("in the end nothing was recorded: %v", s.Trouble)
 		return errFindings
@@ -170,17 +171,18 @@ func (e *env) recorded(s recorder.Status, quiet bool) error {
 	if len(away) == 0 {
 		return nil
 	}
-	e.warn("in the end these were not recorded: %s", strings.Join(away, ", "))
+	e.warn("in the end these were not recorded: %s; the first because of: %v (what a recorder may read is in deploy/recorder.yaml)", strings.Join(away, ", "), why)
 	return errFindings
 }
 
-func notFollowed(s recorder.Status) (names []string) {
+// notFollowed names the kinds that are not followed, and why the first is not.
+func notFollowed(s recorder.Status) (names []string, why error) {
 	for _, k := range s.Kinds {
 		if k.Trouble != nil {
-			names = append(names, k.Name)
+			names, why = append(names, k.Name), cmp.Or(why, k.Trouble)
 		}
 	}
-	return names
+	return names, why
 }
 
 // recordLog returns where a recorder logs. A person sees warnings only, above
@@ -212,7 +214,6 @@ func (e *env) tellRecording(ctx context.Context, r *recorder.Recorder, f *record
 	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	log.Info("recording", "journal", f.path)
 	var before recorder.Status
 	for !f.quiet {
 		select {
@@ -238,8 +239,8 @@ func (e *env) tellRecording(ctx context.Context, r *recorder.Recorder, f *record
 func recordLine(s recorder.Status, rate float64) string {
 	line := fmt.Sprintf("%d kinds  %d objects  %d events  %.0f/s  %d gaps  %s",
 		len(s.Kinds), s.Objects, s.Events, rate, s.Gaps, bytesText(uint64(fileSize(s.Path))))
-	if away := len(notFollowed(s)); away > 0 {
-		line += fmt.Sprintf("  %d not followed", away)
+	if away, _ := notFollowed(s); len(away) > 0 {
+		line += fmt.Sprintf("  %d not followed", len(away))
 	}
 	return line
 }

@@ -190,7 +190,7 @@ type querier interface {
 }
 
 // errEmpty is a file in which nobody has written anything yet.
-var errEmpty = errors.New("nothing has been recorded in it yet")
+var errEmpty = errors.New("nothing has been recorded in it yet, or it is a copy without the -wal file that stood beside it")
 
 // check returns the format of a file that is a journal which this version knows.
 func check(ctx context.Context, q querier) (version int, err error) {

@@ -86,6 +86,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	r.cfg.Log.Info("recording", "journal", r.cfg.Path)
 	err = r.record(ctx, j)
 	return errors.Join(err, j.Close())
 }
