@@ -314,6 +314,24 @@ func TestClocksThatDiffer(t *testing.T) {
 			t.Errorf("err = %v, want %v", err, ErrApart)
 		}
 	})
+	t.Run("of a clock that is 3 s ahead, and records without a version, each write has its own user", func(t *testing.T) {
+		s := &story{}
+		s.listed(services)
+		for i := range 20 {
+			after := time.Duration(i) * 1700 * time.Millisecond
+			s.event(after+20*time.Millisecond, services, journal.Modified, "web", fmt.Sprint(100+i), "kubectl").ManagedAt = noon.Add(after + 3*second).Truncate(second)
+			s.record("a", line{after: after + 3*second, verb: "patch", name: "web", user: fmt.Sprint("u", i)})
+		}
+		a := s.mustRun(t, "")
+		for i, c := range a.whole {
+			if want := fmt.Sprint("u", i); c.Request.User != want {
+				t.Errorf("change %d is of %s, want %s", i, c.Request.User, want)
+			}
+		}
+		if a.Explained != 20 {
+			t.Errorf("%d explained, want 20; clocks %+v", a.Explained, a.Clocks)
+		}
+	})
 	t.Run("without any version the times in managedFields tell", func(t *testing.T) {
 		s := &story{}
 		for i := range 20 {
