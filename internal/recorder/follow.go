@@ -316,7 +316,7 @@ func (f *follower) put(ctx context.Context, g journal.Gap) {
 // end is when the API server has the kind no more, and no object of it.
 func (f *follower) end(ctx context.Context) error {
 	f.states.lists++
-	f.followed()
+	f.retired()
 	f.cause = errGone
 	of, now := f.listing(), time.Now()
 	events, err := f.states.missing(ctx, now)

@@ -79,6 +79,9 @@ func TestRights(t *testing.T) {
 			}
 			return nil
 		})
+		if r.log.count("has a kind no more") != 1 || r.log.count(`following a kind again" kind=ciliumnodes`) != 0 {
+			t.Errorf("it says %q", r.log.lines.all())
+		}
 	})
 	r.stop(t)
 

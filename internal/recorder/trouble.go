@@ -77,6 +77,14 @@ func (f *follower) followed() {
 	f.log.Info("following a kind again", "kind", f.target.String())
 }
 
+// retired is called when there is nothing to follow any more.
+func (f *follower) retired() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.trouble = nil
+	f.log.Info("the API server has a kind no more; will look whether it comes again", "kind", f.target.String())
+}
+
 func (f *follower) stale() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
