@@ -100,9 +100,9 @@ func TestChangesWithoutARecordAreOneFindingPerKindWriterAndReason(t *testing.T) 
 		missing(4, "Service", "", correlation.ReasonUnknown), missing(5, "Lease", "kubelet", correlation.ReasonUnlogged), missing(6, "Service", "helm", correlation.ReasonStopping),
 	})
 	want := []timeline.Finding{
-		{Event: 1, Text: "No audit log has a record of how Service shop/o1 was modified by helm, nor of 1 more change of such objects: it is cannot-tell (a; b)"},
-		{Event: 4, Text: "No audit log has a record of how Service shop/o4 was modified: it is cannot-tell (a; b)"},
-		{Event: 6, Text: "No audit log has a record of how Service shop/o6 was modified by helm: it is server-stopping (a; b)"},
+		{Event: 1, Text: "No audit log has a record of how Service shop/o1 was modified by helm, nor of 1 more change of such objects", Detail: "it is cannot-tell; a; b"},
+		{Event: 4, Text: "No audit log has a record of how Service shop/o4 was modified", Detail: "it is cannot-tell; a; b"},
+		{Event: 6, Text: "No audit log has a record of how Service shop/o6 was modified by helm", Detail: "it is server-stopping; a; b"},
 	}
 	for i := range want {
 		want[i].Severity, want[i].Invariant = timeline.Warning, withoutRecord
