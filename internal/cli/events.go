@@ -110,10 +110,25 @@ func (e *env) warnOfNo(ctx context.Context, j *journal.Journal, what string) err
 	return nil
 }
 
+// warnOfGaps says once of several kinds that nobody watched them, where a
+// recorder was away: it lists them one after another when it is back.
 func (e *env) warnOfGaps(gaps []journal.Gap) {
-	for _, gap := range gaps {
-		e.warn("nobody watched %s from %s to %s: %s", gap.Kind.Resource, stampText(gap.Began), stampText(gap.Ended), gap.Reason)
+	for len(gaps) > 0 {
+		whole, names, n := gaps[0], []string{gaps[0].Kind.Resource}, 1
+		for n < len(gaps) && isSameGap(gaps[0], gaps[n]) {
+			if whole.Ended.Before(gaps[n].Ended) {
+				whole.Ended = gaps[n].Ended
+			}
+			names = append(names, gaps[n].Kind.Resource)
+			n++
+		}
+		e.warn("nobody watched %s from %s to %s: %s", joined(names), stampText(whole.Began), stampText(whole.Ended), whole.Reason)
+		gaps = gaps[n:]
 	}
+}
+
+func isSameGap(a, b journal.Gap) bool {
+	return a.Reason == b.Reason && b.Began.Sub(a.Began).Abs() < time.Second && b.Ended.Sub(a.Ended).Abs() < time.Second
 }
 
 // eventFlags are the flags of events as they were given.

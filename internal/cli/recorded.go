@@ -122,6 +122,9 @@ func (o *objectFlags) playTo(ctx context.Context, e *env, p *played, to replay.M
 		return fmt.Errorf("replay %s: %w", o.recorded.journal, err)
 	}
 	e.tell(p.summary, options.Node.Name)
+	if err := e.warnOfEnd(ctx, p.journal, to.Time); err != nil {
+		return err
+	}
 	if unheard := p.engine.Unheard(); len(unheard) > 0 {
 		e.warn("an agent would have served nothing at that moment: it had not heard of any %s", joinedKinds(unheard))
 	}
@@ -182,6 +185,18 @@ func (e *env) tell(s replay.Summary, node string) {
 		e.warn("the moment lies within a list: what had come of it by then does not count")
 	}
 	e.warn("replayed %d events from %s to %s (%s) on Node %s", s.Events, stampText(s.First), stampText(s.Last), replay.DurationText(s.Last.Sub(s.First).Round(time.Millisecond)), node)
+}
+
+// warnOfEnd says where a journal ends before the moment that is asked for.
+func (e *env) warnOfEnd(ctx context.Context, j *journal.Journal, at time.Time) error {
+	_, last, found, err := j.Extent(ctx)
+	if found && at.After(last) {
+		e.warn("what happened after %s is not in the journal, or had not happened yet when it was read", stampText(last))
+	}
+	if errors.Is(err, journal.ErrTorn) {
+		return nil // the replay has said so
+	}
+	return err
 }
 
 // readRecorded makes the world of what was recorded.

@@ -115,6 +115,9 @@ func (e *env) checkJournal(ctx context.Context, o *objectFlags, own bool, impl *
 		return fmt.Errorf("replay %s: %w", o.recorded.journal, err)
 	}
 	e.tell(report.Summary, options.Node.Name)
+	if err := e.warnOfEnd(ctx, p.journal, to.Time); err != nil {
+		return err
+	}
 	e.tellCompared(other)
 	if !own {
 		if report.Findings = nil; other.comparison.Compared() == 0 {
