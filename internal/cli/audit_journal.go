@@ -4,7 +4,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -161,26 +160,12 @@ func plural(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// changePrinter returns what prints one change, after a header for people.
+// changePrinter returns what prints one change.
 func (e *env) changePrinter(output *format) (func(correlation.Change) error, error) {
-	if output.value == "yaml" {
-		return func(c correlation.Change) error { return e.printData(output, c) }, nil
-	}
-	if output.value == "json" {
-		encoder := json.NewEncoder(e.out)
-		encoder.SetEscapeHTML(false)
-		return func(c correlation.Change) error {
-			if err := encoder.Encode(c); err != nil {
-				return fmt.Errorf("write the change: %w", err)
-			}
-			return nil
-		}, nil
-	}
 	last := "CHANGED"
 	if output.wide() {
 		last = "DIFF"
 	}
-	// A line cannot wait for those that follow: these are the usual widths.
 	lines := &table{
 		columns: slices.Concat(columns("TIME", "KIND", "OBJECT", "TYPE", "MANAGER", "USER", "VERB", "FROM", "LOG", "FIT", "DELAY"), wideColumns("CLIENT"), columns(last)),
 		widths:  []int{len("2006-01-02T15:04:05.000Z"), len("EndpointSlice"), 28, len("modified"), 16, 16, len("update"), len("192.0.2.111"), 28, len("version"), len("100ms"), 0},
@@ -188,11 +173,5 @@ func (e *env) changePrinter(output *format) (func(correlation.Change) error, err
 	if output.wide() {
 		lines.widths = slices.Insert(lines.widths, len(lines.widths)-1, 24)
 	}
-	err := e.print(lines.text(output.wide(), e.colour))
-	lines.headless = true
-	return func(c correlation.Change) error {
-		lines.rows = nil
-		lines.add(changeCells(c, output.wide())...)
-		return e.print(lines.text(output.wide(), e.colour))
-	}, err
+	return streamPrinter(e, output, lines, func(c correlation.Change) []string { return changeCells(c, output.wide()) })
 }

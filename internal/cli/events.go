@@ -4,7 +4,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -261,38 +260,16 @@ func readTime(flag, text string, now time.Time) (time.Time, error) {
 // stampText is a time to the millisecond, with its day: journals last.
 func stampText(t time.Time) string { return t.Local().Format("2006-01-02T15:04:05.000Z07:00") }
 
-// journalPrinter returns what prints one event of a journal. Before people see
-// the first they see the header.
+// journalPrinter returns what prints one event of a journal.
 func (e *env) journalPrinter(output *format) (func(journal.Event) error, error) {
-	if output.value == "yaml" {
-		return func(event journal.Event) error { return e.printData(output, event) }, nil
-	}
-	if output.value == "json" {
-		encoder := json.NewEncoder(e.out)
-		encoder.SetEscapeHTML(false)
-		return func(event journal.Event) error {
-			if err := encoder.Encode(event); err != nil {
-				return fmt.Errorf("write the event: %w", err)
-			}
-			return nil
-		}, nil
-	}
-	// A line cannot wait for those that follow: these are the usual widths.
 	last := "CHANGED"
 	if output.wide() {
 		last = "DIFF"
 	}
-	lines := &table{
+	return streamPrinter(e, output, &table{
 		columns: columns("TIME", "KIND", "OBJECT", "TYPE", "MANAGER", "VERSION", last),
 		widths:  []int{len("2006-01-02T15:04:05.000Z"), len("EndpointSlice"), 28, len("modified"), 24, 8, 0},
-	}
-	err := e.print(lines.text(output.wide(), e.colour))
-	lines.headless = true
-	return func(event journal.Event) error {
-		lines.rows = nil
-		lines.add(journalCells(event, output.wide())...)
-		return e.print(lines.text(output.wide(), e.colour))
-	}, err
+	}, func(event journal.Event) []string { return journalCells(event, output.wide()) })
 }
 
 // journalCells ends with what changed: the paths alone, or with their values.

@@ -3,7 +3,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"iter"
 	"strings"
@@ -66,38 +65,12 @@ func (e *env) printEvents(output *format, service string, stream iter.Seq2[api.E
 	return nil
 }
 
-// eventPrinter returns what prints one event. Before people see the first
-// they see the header, and so that the stream is open.
+// eventPrinter returns what prints one event.
 func (e *env) eventPrinter(output *format) (func(api.Event) error, error) {
-	if output.value == "yaml" {
-		return func(event api.Event) error { return e.printData(output, event) }, nil
-	}
-	if output.value == "json" {
-		return e.printLine, nil
-	}
-	// A line cannot wait for those that follow, so columns only ever grow. They
-	// begin with the usual widths, and few lines will be out of line.
-	lines := &table{
+	return streamPrinter(e, output, &table{
 		columns: columns("TIME", "PROCESS OR DEVICE", "FROM", "ADDRESS", "SERVICE", "ACTION", "REASON"),
 		widths:  []int{len("15:04:05.000"), 20, len("192.0.2.100:30000"), 20, 24, len("reject"), 0},
-	}
-	err := e.print(lines.text(false, e.colour))
-	lines.headless = true
-	return func(event api.Event) error {
-		lines.rows = nil
-		lines.add(eventCells(event)...)
-		return e.print(lines.text(false, e.colour))
-	}, err
-}
-
-// printLine writes one line of NDJSON.
-func (e *env) printLine(event api.Event) error {
-	encoder := json.NewEncoder(e.out)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(event); err != nil {
-		return fmt.Errorf("write the event: %w", err)
-	}
-	return nil
+	}, eventCells)
 }
 
 // eventCells puts the set that a step is about where a refusal has an address.
