@@ -111,7 +111,8 @@ func PlayIncident(ctx context.Context, components, keep string, out, errOut io.W
 // say tells what happens, and when.
 func (i *incident) say(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
-	fmt.Fprintf(i.out, "\n[%5.1f s] %s\n", time.Since(i.began).Seconds(), strings.ReplaceAll(text, "\n", "\n          "))
+	text = strings.ReplaceAll(text, "\n", "\n          ")
+	fmt.Fprintf(i.out, "\n[%5.1f s] %s\n", time.Since(i.began).Seconds(), strings.ReplaceAll(text, "          \n", "\n"))
 }
 
 // cluster sets up what was there on the day.
