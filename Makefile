@@ -116,7 +116,7 @@ cluster: build
 	CGO_ENABLED=0 go build -o bin/cluster ./test/cluster
 
 .PHONY: components
-components: ## build etcd, kube-apiserver and kubectl for the tests, once
+components: ## build etcd, kube-apiserver, kubectl and kube-proxy for the tests, once
 	test/components/build.sh
 
 .PHONY: deps
