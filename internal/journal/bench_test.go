@@ -59,7 +59,7 @@ func BenchmarkDiff(b *testing.B) {
 	old, new := text("true", "2026-11-20T10:00:00Z"), text("false", "2026-11-20T10:00:01Z")
 	b.ReportAllocs()
 	for b.Loop() {
-		if changes := DiffEncoded(old, new); len(changes) != 2 {
+		if changes := Diff(old, new); len(changes) != 2 {
 			b.Fatal(changes)
 		}
 	}

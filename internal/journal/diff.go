@@ -5,8 +5,6 @@ package journal
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,24 +20,11 @@ type Change struct {
 	New json.RawMessage `json:"new,omitempty"` // of add and replace
 }
 
-// Diff returns the steps from an old JSON text to a new one. An empty text is
-// an object that is not there. Elements of lists are told apart by what names
-// them, where something does.
-func Diff(old, new json.RawMessage) ([]Change, error) {
-	before, err := canonical(old)
-	if err != nil {
-		return nil, fmt.Errorf("compare the old state: %w", err)
-	}
-	after, err := canonical(new)
-	if err != nil {
-		return nil, fmt.Errorf("compare the new state: %w", err)
-	}
-	return DiffEncoded(before, after), nil
-}
-
-// DiffEncoded is Diff of two texts that Encode wrote, which costs a fraction.
-// The steps share their memory.
-func DiffEncoded(old, new json.RawMessage) []Change {
+// Diff returns the steps from an old JSON text to a new one, both as Encode
+// writes them. An empty text is an object that is not there. Elements of lists
+// are told apart by what names them, where something does. The steps share the
+// memory of the texts.
+func Diff(old, new json.RawMessage) []Change {
 	var d differ
 	switch {
 	case len(old) == 0 && len(new) == 0:
@@ -51,33 +36,6 @@ func DiffEncoded(old, new json.RawMessage) []Change {
 		d.values("", old, new)
 	}
 	return d.changes
-}
-
-func canonical(text json.RawMessage) (json.RawMessage, error) {
-	if len(text) == 0 {
-		return nil, nil
-	}
-	value, err := decode(text)
-	if err != nil {
-		return nil, err
-	}
-	return Encode(value), nil
-}
-
-// decode keeps numbers as they are written.
-func decode(text json.RawMessage) (value any, err error) {
-	if len(text) == 0 {
-		return nil, nil
-	}
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber()
-	if err := decoder.Decode(&value); err != nil {
-		return nil, err
-	}
-	if _, err := decoder.Token(); err != io.EOF {
-		return nil, fmt.Errorf("there is something behind the JSON value")
-	}
-	return value, nil
 }
 
 type differ struct{ changes []Change }

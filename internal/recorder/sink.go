@@ -28,7 +28,7 @@ type stored struct {
 func (s *stored) finish() {
 	e := &s.event
 	if s.old != nil {
-		e.Diff = journal.DiffEncoded(s.old, e.Content)
+		e.Diff = journal.Diff(s.old, e.Content)
 	}
 	if e.Type != journal.Deleted {
 		w := writerOf(s.managers, s.marks, e.Diff)
