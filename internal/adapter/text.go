@@ -14,8 +14,8 @@ import (
 	"github.com/fairlead-io/fairlead/internal/model"
 )
 
-// MaxLine bounds a line of text. No proxy writes one that is nearly as long.
-const MaxLine = 1 << 20
+// maxLine bounds a line of text. No proxy writes one that is nearly as long.
+const maxLine = 1 << 20
 
 // Lines yields the lines of a text with their numbers, from 1, without what
 // ends them. It stops at a line that is too long, which is a problem of the
@@ -23,7 +23,7 @@ const MaxLine = 1 << 20
 func (d *Dump) Lines(r io.Reader) iter.Seq2[int, string] {
 	return func(yield func(int, string) bool) {
 		scanner := bufio.NewScanner(r)
-		scanner.Buffer(make([]byte, 0, 64<<10), MaxLine)
+		scanner.Buffer(make([]byte, 0, 64<<10), maxLine)
 		n := 0
 		for scanner.Scan() {
 			n++
@@ -32,7 +32,7 @@ func (d *Dump) Lines(r io.Reader) iter.Seq2[int, string] {
 			}
 		}
 		if err := scanner.Err(); errors.Is(err, bufio.ErrTooLong) {
-			d.Cut(n+1, "the line is longer than %d bytes", MaxLine)
+			d.Cut(n+1, "the line is longer than %d bytes", maxLine)
 		} else if err != nil {
 			d.Cut(n+1, "%v", err)
 		}

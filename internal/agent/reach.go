@@ -308,15 +308,6 @@ func (a *Agent) keepState(ctx context.Context) error {
 	}
 }
 
-// stateIsKept says that the state file can be read.
-func (a *Agent) stateIsKept() bool {
-	if a.cfg.StateFile == "" {
-		return true
-	}
-	_, err := statefile.Read(a.cfg.StateFile)
-	return err == nil
-}
-
 // saveState says whether it went well.
 func (a *Agent) saveState() bool {
 	if a.cfg.StateFile == "" {

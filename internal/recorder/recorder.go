@@ -233,7 +233,6 @@ type Status struct {
 	Events  int64 // written since it began
 	Lists   int64 // complete ones
 	Gaps    int64
-	Waiting int   // events that are not in the journal yet
 	Trouble error // why the journal takes nothing, or nobody knows what to record
 }
 
@@ -253,7 +252,7 @@ func (r *Recorder) Status() Status {
 	if r.sink == nil {
 		return s
 	}
-	s.Events, s.Lists, s.Gaps, s.Waiting = r.sink.events.Load(), r.sink.lists.Load(), r.sink.gaps.Load(), len(r.sink.items)+len(r.sink.finished)
+	s.Events, s.Lists, s.Gaps = r.sink.events.Load(), r.sink.lists.Load(), r.sink.gaps.Load()
 	if err := r.sink.current(); err != nil {
 		s.Trouble = err
 	}

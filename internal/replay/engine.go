@@ -155,7 +155,7 @@ func (e *Engine) effect(kind reflector.Kind, inputs []input, at time.Time) {
 	if len(inputs) == 0 && (e.listed[kind] || kind == reflector.KindNode) {
 		return
 	}
-	e.Advance(at)
+	e.advance(at)
 	events := make([]reflector.Event, 0, len(inputs))
 	for i := range inputs {
 		if object, ok := e.admit(&inputs[i]); ok {
@@ -180,9 +180,9 @@ func (e *Engine) complete(kind reflector.Kind) {
 	e.writer.Listed(kind)
 }
 
-// Advance lets time pass, and what is due by then happen. Clocks may be turned
+// advance lets time pass, and what is due by then happen. Clocks may be turned
 // back while somebody records; here time never does.
-func (e *Engine) Advance(to time.Time) {
+func (e *Engine) advance(to time.Time) {
 	for due := e.writer.Due(); !due.IsZero() && !due.After(to); due = e.writer.Due() {
 		e.clock = later(e.clock, due)
 		e.writer.Flush()
@@ -266,14 +266,8 @@ func (e *Engine) observe(inputs []input) {
 // Snapshot returns the rows as they are.
 func (e *Engine) Snapshot() tables.Snapshot { return e.tables.Snapshot() }
 
-// Time is the moment that was reached.
-func (e *Engine) Time() time.Time { return e.clock }
-
 // Node is the node as it is.
 func (e *Engine) Node() model.Node { return e.node }
-
-// Objects are those that rows are made of, by name.
-func (e *Engine) Objects() reflector.Objects { return e.world.objects() }
 
 // Retained returns the sets that go on without endpoints.
 func (e *Engine) Retained() []tables.Retained { return e.writer.Retained() }

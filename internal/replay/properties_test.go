@@ -4,7 +4,9 @@ package replay
 
 import (
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 	"testing"
 	"time"
 
@@ -75,9 +77,9 @@ func replayed(t *rapid.T, tb *testing.T, events []journal.Event) everything {
 	e.Told, e.Findings = w.told, check.findings
 
 	// The rows are those of all objects compiled at once, but for what is retained.
-	objects, node := w.Objects(), w.Node()
+	node := w.Node()
 	var want []api.Frontend
-	for _, c := range model.CompileAll(objects.Services, objects.Slices, &node, &o.Model) {
+	for _, c := range model.CompileAll(byName(w.world.services), byName(w.world.slices), &node, &o.Model) {
 		kept := w.writer.Keep(c.Service, c.Compiled)
 		want = append(want, api.Frontends(c.Service, &kept)...)
 	}
@@ -85,6 +87,13 @@ func replayed(t *rapid.T, tb *testing.T, events []journal.Event) everything {
 		t.Fatalf("rows differ from their objects (-want +got)\n%s", diff)
 	}
 	return e
+}
+
+func byName[T any](objects map[model.Name]T) (sorted []T) {
+	for _, name := range slices.SortedFunc(maps.Keys(objects), model.Name.Compare) {
+		sorted = append(sorted, objects[name])
+	}
+	return sorted
 }
 
 func TestTheSameJournalTellsTheSameOnAnyNumberOfProcessors(t *testing.T) {

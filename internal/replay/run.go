@@ -85,7 +85,7 @@ func (e *Engine) Run(ctx context.Context, j *journal.Journal, to Moment) (Summar
 	}
 	e.Flush()
 	run.settle()
-	e.Advance(to.Time)
+	e.advance(to.Time)
 	if failed == nil {
 		failed = cmp.Or(run.verdict(), torn)
 	}

@@ -3,7 +3,6 @@
 package replay
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/fairlead-io/fairlead/internal/model"
@@ -76,17 +75,4 @@ func (w *world) disown(s *model.EndpointSlice) {
 
 func findSlice(all []*model.EndpointSlice, name model.Name) (int, bool) {
 	return slices.BinarySearchFunc(all, name, func(s *model.EndpointSlice, n model.Name) int { return s.Name.Compare(n) })
-}
-
-func (w *world) objects() (all reflector.Objects) {
-	for _, name := range slices.SortedFunc(maps.Keys(w.services), model.Name.Compare) {
-		all.Services = append(all.Services, w.services[name])
-	}
-	for _, name := range slices.SortedFunc(maps.Keys(w.slices), model.Name.Compare) {
-		all.Slices = append(all.Slices, w.slices[name])
-	}
-	if w.node != nil {
-		all.Nodes = []*reflector.Node{w.node}
-	}
-	return all
 }

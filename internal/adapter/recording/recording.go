@@ -42,9 +42,8 @@ type Recording struct {
 
 // Section is one dump of a recording.
 type Section struct {
-	Source string
-	Time   time.Time
-	Line   int // the first, in the file
+	Time time.Time
+	Line int // the first, in the file
 
 	format     adapter.Format
 	file       *os.File
@@ -122,7 +121,7 @@ func (r *Recording) find(zone *time.Location) error {
 			at = fallback
 			r.assume(fromName, fallback)
 		}
-		r.Sections = append(r.Sections, Section{t.format.Source, at, t.line, t.format, r.file, t.begin, t.end, t.torn})
+		r.Sections = append(r.Sections, Section{at, t.line, t.format, r.file, t.begin, t.end, t.torn})
 	}
 	return nil
 }
