@@ -56,19 +56,16 @@ func marksOf(managers []manager) []uint64 {
 // writerOf finds who wrote the state that these managers are of. The marks are
 // those of the state before, nil if they are not known.
 //
-// Whoever wrote has changed its own entry, and if others lost fields to it, its
-// own is the newest. Where no entry changed, somebody wrote the same fields
-// twice within a second: then whose they are tells.
+// Whoever wrote has changed its own entry, unless it wrote the same fields twice
+// within a second. Others may have changed because they lost fields to it: what
+// changed is the writer's. A field that was removed is nobody's any more; then
+// the newest entry tells. Of a write to the scale an API server notes no time.
 func writerOf(managers []manager, before []uint64, diff []journal.Change) manager {
 	changed := slices.DeleteFunc(slices.Clone(managers), func(m manager) bool { return slices.Contains(before, m.mark) })
-	narrowings := []func([]manager) []manager{newest, owners(diff)}
 	if len(changed) == 0 {
 		changed = managers
-		slices.Reverse(narrowings)
 	}
-	for _, narrow := range narrowings {
-		changed = narrow(changed)
-	}
+	changed = newest(owners(changed, diff))
 	if len(changed) == 0 {
 		return manager{}
 	}
@@ -90,21 +87,18 @@ func newest(managers []manager) []manager {
 	return best
 }
 
-// owners returns what keeps those who own one of the changed fields, or all
-// if none does: a field that was removed has no owner any more.
-func owners(diff []journal.Change) func([]manager) []manager {
-	return func(managers []manager) []manager {
-		var owning []manager
-		for _, m := range managers {
-			if slices.ContainsFunc(diff, func(c journal.Change) bool { return owns(m.fields, c.Path) }) {
-				owning = append(owning, m)
-			}
+// owners keeps those who own one of the changed fields, or all if none does.
+func owners(managers []manager, diff []journal.Change) []manager {
+	var owning []manager
+	for _, m := range managers {
+		if slices.ContainsFunc(diff, func(c journal.Change) bool { return owns(m.fields, c.Path) }) {
+			owning = append(owning, m)
 		}
-		if len(owning) == 0 {
-			return managers
-		}
-		return owning
 	}
+	if len(owning) == 0 {
+		return managers
+	}
+	return owning
 }
 
 var unescape = strings.NewReplacer("~1", "/", "~0", "~")

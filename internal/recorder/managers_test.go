@@ -21,7 +21,7 @@ func entry(name, operation, subresource, second string, owned ...string) fields 
 	return e
 }
 
-func TestWhoWroteIsWhoseEntryChangedIsNewestOrOwnsTheField(t *testing.T) {
+func TestWhoWroteIsWhoseEntryChangedAndOwnsTheFieldOrIsNewest(t *testing.T) {
 	for name, c := range map[string]struct {
 		before, after []any
 		changed       string
@@ -35,6 +35,9 @@ func TestWhoWroteIsWhoseEntryChangedIsNewestOrOwnsTheField(t *testing.T) {
 		"who took fields, and not who lost them": {
 			[]any{entry("loser", "Apply", "", "01", "spec", "data")},
 			[]any{entry("loser", "Apply", "", "01", "data"), entry("taker", "Update", "", "09", "spec")}, "/spec", "taker"},
+		"who scales, of which API servers note no time": {
+			[]any{entry("kubectl-create", "Update", "", "05", "spec", "replicas")},
+			[]any{entry("kubectl", "Update", "scale", "", "replicas"), entry("kubectl-create", "Update", "", "05", "spec")}, "/replicas", "kubectl scale"},
 		"who removed a field, which nobody owns any more": {
 			[]any{entry("kube-apiserver", "Update", "", "01", "addressType", "endpoints"), entry("other", "Update", "", "01", "metadata")},
 			[]any{entry("kube-apiserver", "Update", "", "07", "addressType"), entry("other", "Update", "", "01", "metadata")}, "/endpoints", "kube-apiserver"},

@@ -41,7 +41,7 @@ func TestRecord(t *testing.T) {
 	cluster := kube.Start(t)
 	cluster.Apply(webYAML)
 	servers := make(chan []netip.AddrPort, 100)
-	r := record(t, cluster.APIServer, Config{Kinds: []string{"configmaps", "Secret"}, Servers: func(at []netip.AddrPort) { servers <- at }})
+	r := record(t, cluster.APIServer, Config{Kinds: []string{"configmaps", "Secret", "deployments.apps"}, Servers: func(at []netip.AddrPort) { servers <- at }})
 	r.listed(t, "services", "endpointslices.discovery.k8s.io", "nodes", "leases.coordination.k8s.io in kube-system",
 		"clusterroles.rbac.authorization.k8s.io", "networkpolicies.networking.k8s.io", "configmaps", "secrets")
 	web := func(after journal.Event) journal.Filter {
@@ -76,6 +76,15 @@ func TestRecord(t *testing.T) {
 	t.Run("a status is written by way of its subresource", func(t *testing.T) {
 		if third.Subresource != "status" || third.Manager != "kubectl-patch" || !strings.Contains(diffText(third), "/status/loadBalancer/ingress") {
 			t.Errorf("%+v", third)
+		}
+	})
+	t.Run("a scale is written by way of its subresource, without a time", func(t *testing.T) {
+		cluster.Kubectl("create", "deployment", "app", "--image=app", "--replicas=3")
+		e := r.await(t, journal.Filter{Kinds: []string{"deployments"}, Names: []string{"app"}})
+		cluster.Kubectl("scale", "deployment", "app", "--replicas=1")
+		e = r.await(t, journal.Filter{Kinds: []string{"deployments"}, Names: []string{"app"}, After: e.ID})
+		if e.Subresource != "scale" || e.Manager != "kubectl" || !strings.Contains(diffText(e), "replace /spec/replicas 3→1") {
+			t.Errorf("%+v", e)
 		}
 	})
 	cluster.Kubectl("delete", "service", "web")
