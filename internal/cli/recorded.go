@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -220,7 +221,7 @@ func (e *env) explainRecorded(ctx context.Context, o *objectFlags, output *forma
 	view := explain.View{Snapshot: p.engine.Snapshot(), Node: node, Served: node.Addresses, Retained: p.engine.Retained()}
 	row, err := view.Find(target)
 	if err != nil {
-		return err
+		return p.absence(ctx, target, err)
 	}
 	explained := view.Service(row)
 	explain.Frontends(&explained, row, api.Frontends(row.Name, &row.Compiled), func(f api.Frontend) (*api.KernelEntry, string) {
@@ -235,6 +236,31 @@ func (e *env) explainRecorded(ctx context.Context, o *objectFlags, output *forma
 		return err
 	}
 	return e.report(p.problems)
+}
+
+// absence says of a Service that was not there when it was.
+func (p *played) absence(ctx context.Context, target string, notFound error) error {
+	namespace, name, isName := strings.Cut(target, "/")
+	if answer, ok := errors.AsType[*api.Error](notFound); !ok || answer.Status != http.StatusNotFound || !isName {
+		return notFound
+	}
+	gone := ""
+	for event, err := range p.journal.Events(ctx, journal.Filter{Kinds: []string{"services"}, Namespaces: []string{namespace}, Names: []string{name}}) {
+		switch {
+		case err != nil:
+			return notFound
+		case event.Time.After(p.summary.Last):
+			return fmt.Errorf("there was no Service %s at that moment; it comes at %s", target, stampText(event.Time))
+		case event.Type == journal.Deleted:
+			gone = "it was deleted at " + stampText(event.Time)
+		case event.Type == journal.Absent:
+			gone = "it was found gone at " + stampText(event.Time)
+		}
+	}
+	if gone == "" {
+		return fmt.Errorf("there is no Service %s in the journal", target)
+	}
+	return fmt.Errorf("there was no Service %s at that moment; %s", target, gone)
 }
 
 // nameManagers says who wrote the versions of objects that led to a transition.
