@@ -8,15 +8,15 @@ import (
 
 func newCompile(e *env) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "compile -f FILE... --node-name NAME",
+		Use:   "compile (-f FILE... --node-name NAME | --journal FILE)",
 		Short: "Show the frontends that objects in files ask for, on a node",
 		Long: `Compile Services and EndpointSlices from files to the frontends that a node
 would serve. It asks no agent, no API server and no kernel.
 
 A Node object of that name in the files gives the zone and the addresses, unless
 flags do. With --journal the objects are those of a recording at the moment --at, and
-what an agent would have retained is shown, too. Objects that cannot be read are named on stderr; the others are shown,
-and the exit status is 1.
+what an agent would have retained is shown, too. Objects that cannot be read are named
+on stderr; the others are shown, and the exit status is 1.
 
 With --state-file, an emptied Service in front of the API server goes on with the
 backends that an agent remembers in that file, as it would on its node until the time
@@ -25,6 +25,7 @@ limit of its retention. They are unverified: only an agent finds out which ones 
 			"fairlead compile -f examples/clusterip.yaml --node-name n1",
 			"fairlead compile -f services.yaml,slices.yaml --node-name n1 --node-label topology.kubernetes.io/zone=a --node-ip 192.0.2.11",
 			"fairlead compile -f services.yaml,slices.yaml --node-name n1 --state-file /var/lib/fairlead/state.json",
+			"fairlead compile --journal journal.db --at 2026-11-20T10:00:05Z --node-name n1",
 			"kubectl get services,endpointslices,nodes -A -o yaml | fairlead compile -f - --node-name n1 -o json"),
 		Args: noArguments,
 	}

@@ -111,7 +111,7 @@ func (o *objectFlags) read(ctx context.Context, e *env) (world, error) {
 		return o.readRecorded(ctx, e)
 	}
 	if !o.given() {
-		return world{}, errors.New("no objects: name files with -f (- is stdin)")
+		return world{}, errors.New("no objects: name files with -f (- is stdin), or a recording with --journal")
 	}
 	if err := o.needNode(); err != nil {
 		return world{}, err
