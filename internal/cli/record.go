@@ -175,11 +175,17 @@ func (e *env) recorded(s recorder.Status, quiet bool) error {
 	return errFindings
 }
 
+// errNotListed is why a kind is not followed that nothing is wrong with.
+var errNotListed = errors.New("its first list is not complete")
+
 // notFollowed names the kinds that are not followed, and why the first is not.
 func notFollowed(s recorder.Status) (names []string, why error) {
 	for _, k := range s.Kinds {
-		if k.Trouble != nil {
+		switch {
+		case k.Trouble != nil:
 			names, why = append(names, k.Name), cmp.Or(why, k.Trouble)
+		case !k.Listed:
+			names, why = append(names, k.Name), cmp.Or(why, errNotListed)
 		}
 	}
 	return names, why
