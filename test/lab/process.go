@@ -192,7 +192,14 @@ func (p *Process) WriteLine(line string) {
 // ReadLine returns the next line of standard output, without its end.
 func (p *Process) ReadLine() string {
 	p.t.Helper()
-	line, err := p.stdout.next(patience)
+	return p.ReadLineWithin(patience)
+}
+
+// ReadLineWithin waits as long as the caller says, for a process that may be
+// silent while it does much.
+func (p *Process) ReadLineWithin(timeout time.Duration) string {
+	p.t.Helper()
+	line, err := p.stdout.next(timeout)
 	if err != nil {
 		p.t.Fatalf("read a line from %s: %v\n%s", p, err, p.Stderr())
 	}

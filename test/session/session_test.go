@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fairlead-io/fairlead/test/lab"
 	"github.com/fairlead-io/fairlead/test/rig"
@@ -35,13 +36,17 @@ func openShell(t *testing.T, at lab.Place, dir string, env ...string) *shell {
 	return s
 }
 
+// patience is for the demo, which is silent while an API server starts, and gives
+// it two minutes.
+const patience = 3 * time.Minute
+
 // run types a command and returns what it prints.
 func (s *shell) run(command string) string {
 	// The shell itself reads what is typed from there.
 	s.WriteLine("{ " + command + "\n} </dev/null 2>&1")
 	s.WriteLine("printf '\\n%s\\n' " + s.mark)
 	var b strings.Builder
-	for line := s.ReadLine(); line != s.mark; line = s.ReadLine() {
+	for line := s.ReadLineWithin(patience); line != s.mark; line = s.ReadLineWithin(patience) {
 		b.WriteString(line + "\n")
 	}
 	if output := strings.TrimRight(b.String(), "\n"); output != "" {
