@@ -213,6 +213,9 @@ func (i *incident) compare(ctx context.Context) error {
 	if err := i.sound(); err != nil {
 		return err
 	}
+	if err := i.allAnswered(); err != nil {
+		return err
+	}
 	i.say("Since %s was told to stop:", i.leaving.name)
 	if err := i.counts(ownAddress, true); err != nil {
 		return err

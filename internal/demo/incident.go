@@ -277,6 +277,19 @@ func (i *incident) counts(mayFail string, changed bool) error {
 	return errors.Join(append(wrong, w.Flush())...)
 }
 
+// allAnswered waits until each visitor has had an answer since it was last
+// forgotten, those too who were refused till a moment ago.
+func (i *incident) allAnswered() error {
+	return i.until("everybody to reach the API server", func() (bool, error) {
+		for _, v := range i.visitors {
+			if v.found().answered == 0 {
+				return false, fmt.Errorf("%s through %s had no answer", v.from, v.through)
+			}
+		}
+		return true, nil
+	})
+}
+
 // forget lets the visitors count anew.
 func (i *incident) forget() {
 	for _, v := range i.visitors {
