@@ -242,19 +242,25 @@ func (j *Journal) Follow(ctx context.Context, f Filter) iter.Seq2[Event, error] 
 func (j *Journal) Last(ctx context.Context, kind, namespace, name string, at time.Time) (e Event, found bool, err error) {
 	f := Filter{Kinds: []string{kind}, Namespaces: []string{namespace}, Names: []string{name}, Until: at.Add(1)}
 	w := f.where()
-	rows, err := j.read.QueryContext(ctx, j.selectEvents()+" WHERE "+w.String()+" ORDER BY e.id DESC LIMIT 1", w.args...)
-	if err == nil {
-		defer rows.Close()
-		if found = rows.Next(); found {
-			e, err = scanEvent(rows)
-		} else {
-			err = rows.Err()
-		}
-	}
+	e, found, err = j.event(ctx, w.String()+" ORDER BY e.id DESC LIMIT 1", w.args...)
 	if err != nil {
 		return Event{}, false, fmt.Errorf("read journal %s: %w", j.path, j.explain(err))
 	}
 	return e, found, nil
+}
+
+// event reads the one event that a condition picks, if there is one.
+func (j *Journal) event(ctx context.Context, where string, args ...any) (e Event, found bool, err error) {
+	rows, err := j.read.QueryContext(ctx, j.selectEvents()+" WHERE "+where, args...)
+	if err != nil {
+		return Event{}, false, err
+	}
+	defer rows.Close()
+	if !rows.Next() {
+		return Event{}, false, rows.Err()
+	}
+	e, err = scanEvent(rows)
+	return e, err == nil, err
 }
 
 // Gaps returns the gaps of a filter's kinds that touch its time.

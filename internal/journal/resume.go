@@ -84,16 +84,8 @@ func (j *Journal) watched(ctx context.Context, kind Kind) (until time.Time, vers
 
 // State returns the last event of an object.
 func (j *Journal) State(ctx context.Context, kind Kind, namespace, name, uid string) (e Event, found bool, err error) {
-	rows, err := j.read.QueryContext(ctx, j.selectEvents()+` WHERE e.id = (SELECT max((SELECT max(id) FROM events WHERE object = o.id)) FROM objects o
+	e, found, err = j.event(ctx, `e.id = (SELECT max((SELECT max(id) FROM events WHERE object = o.id)) FROM objects o
 		WHERE o.name = ?4 AND o.namespace = ?3 AND o.kind IN `+ofKind+` AND o.uid = ?5)`, kind.Resource, kind.Group, namespace, name, uid)
-	if err == nil {
-		defer rows.Close()
-		if found = rows.Next(); found {
-			e, err = scanEvent(rows)
-		} else {
-			err = rows.Err()
-		}
-	}
 	if err != nil {
 		return Event{}, false, fmt.Errorf("read the state of %s %s/%s in journal %s: %w", kind.Kind, namespace, name, j.path, j.explain(err))
 	}
