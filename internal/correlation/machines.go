@@ -28,12 +28,16 @@ const (
 	// server is thought to have made a change. It may go on to answer for a minute,
 	// but by then its clients have left.
 	lingers = 5 * time.Second
+	// A server that starts takes away the lease that one of its name left, and
+	// makes it anew, within milliseconds. One that stopped does not start that soon.
+	starts = time.Second
 )
 
 // machine is an API server by its identity lease.
 type machine struct {
 	lease, host string
 	seen        time.Time // when it was last renewed
+	before      time.Time // and when before it was deleted
 	stops       []stop
 }
 
@@ -93,16 +97,28 @@ func identity(e journal.Event) (host string, ok bool) {
 }
 
 func (m *machine) see(e journal.Event) {
-	silent := m.silent(e.Time)
+	silent, before := m.silent(e.Time), m.seen
 	m.seen = e.Time
 	if e.Type != journal.Deleted && e.Type != journal.Absent {
+		m.started(e.Time)
 		return
 	}
 	// Other servers delete a lease that nobody has renewed for an hour.
 	if !silent && e.Type == journal.Deleted {
 		m.stops = append(m.stops, stop{e.Time, true})
 	}
-	m.seen = time.Time{}
+	m.seen, m.before = time.Time{}, before
+}
+
+// started notes that a server made its lease. If it had just been deleted, the
+// one that starts did that, and the one before it went without a word.
+func (m *machine) started(at time.Time) {
+	if len(m.stops) == 0 {
+		return
+	}
+	if last := &m.stops[len(m.stops)-1]; last.deleted && at.Sub(last.at) < starts {
+		*last = stop{m.before, false}
+	}
 }
 
 // silent says, and notes, that nobody renewed the lease for long before a
@@ -156,14 +172,24 @@ func (j *judge) stopping(m missed) (Reason, bool) {
 		Evidence: append(evidence, j.coverage(m.event.Time)...)}, true
 }
 
-// lost is a server that went at that time, and whose log does not cover it.
+// lost is a server that went at that time, and whose log does not cover it. One
+// that gave its lease up comes before one that may have gone at any time since
+// it last renewed it.
 func (j *judge) lost(at time.Time) *machine {
+	var likely *machine
 	for _, one := range j.machines {
-		if _, ok := one.stopped(at); ok && !j.hasLog(one, at) {
+		s, ok := one.stopped(at)
+		if !ok || j.hasLog(one, at) {
+			continue
+		}
+		if s.deleted {
 			return one
 		}
+		if likely == nil {
+			likely = one
+		}
 	}
-	return nil
+	return likely
 }
 
 func (s stop) text(m *machine) string {

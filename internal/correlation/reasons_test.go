@@ -128,6 +128,17 @@ func TestReasons(t *testing.T) {
 			s.alive("cp2.log", 0, 3*minute)
 			s.inOrder()
 		}, ReasonStopping, "its lease kube-system/apiserver-cp1 was last renewed at 2026-05-04T12:00:50.000Z"},
+		{"a server that started anew took its own old lease away, and another one stopped", "", func(s *story) {
+			s.renews("cp0", 0, 55*second)
+			s.renews("cp1", 0, 50*second)
+			s.lease(58*second, "cp0", journal.Deleted)
+			s.lease(58*second+time.Millisecond, "cp0", journal.Added)
+			s.lease(59*second, "cp1", journal.Deleted)
+			s.empties(minute)
+			s.record("cp0.log", line{verb: "update", name: "other", kind: slicesOf, version: "99", client: "kube-apiserver/v1"})
+			s.alive("cp0.log", 61*second, 3*minute)
+			s.inOrder()
+		}, ReasonStopping, "API server apiserver-cp1 on cp1"},
 		{"default/kubernetes was emptied, and no lease was recorded", "", func(s *story) {
 			s.empties(minute)
 			s.record("cp2.log", line{verb: "update", name: "other", kind: slicesOf, version: "99", client: "kube-apiserver/v1"})
