@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fairlead-io/fairlead/internal/journal"
+	"github.com/fairlead-io/fairlead/internal/redact"
 )
 
 var slicesKind = journal.Kind{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices", Kind: "EndpointSlice"}
@@ -133,9 +134,9 @@ func BenchmarkRedact(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	r := newRedactor()
+	r := redact.New()
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {
-		r.object(slicesKind, "1", fields, nil)
+		r.Object(slicesKind.Group, slicesKind.Resource, "1", fields, nil)
 	}
 }

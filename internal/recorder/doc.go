@@ -21,7 +21,7 @@
 //
 // # What is left out
 //
-// Secrets are replaced before anything is compared or stored: see redact.go.
+// Secrets are replaced before anything is compared or stored: see package redact.
 // managedFields are read for who wrote, and dropped; the resourceVersion stands
 // beside the content, not in it, or every diff would begin with it.
 //

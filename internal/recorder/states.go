@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/fairlead-io/fairlead/internal/journal"
+	"github.com/fairlead-io/fairlead/internal/redact"
 )
 
 // name is an object's within its kind.
@@ -28,7 +29,7 @@ type state struct {
 	content      []byte       // nil: it is to be read back from the journal
 	unwritten    atomic.Int32 // events that are not in the journal yet
 	marks        []uint64     // of its managers; nil: not known
-	withheld     map[string]withheld
+	withheld     redact.Left
 	seen         int // number of the list that had it last
 }
 
@@ -48,7 +49,7 @@ const contentRoom = 64 << 20
 type states struct {
 	kind     journal.Kind
 	journal  *journal.Journal
-	redactor *redactor
+	redactor *redact.Redactor
 	seed     maphash.Seed
 	room     *room
 	objects  map[name]*state
@@ -58,7 +59,7 @@ type states struct {
 }
 
 func newStates(kind journal.Kind, j *journal.Journal, limit *room) *states {
-	return &states{kind: kind, journal: j, redactor: newRedactor(), seed: maphash.MakeSeed(), room: limit, objects: make(map[name]*state)}
+	return &states{kind: kind, journal: j, redactor: redact.New(), seed: maphash.MakeSeed(), room: limit, objects: make(map[name]*state)}
 }
 
 // recall takes up the objects that the journal had last.
@@ -74,7 +75,7 @@ func (s *states) recall(ctx context.Context, wanted func(namespace string) bool)
 		if err != nil {
 			return fmt.Errorf("read the last state of %s %s/%s: %w", e.Kind.Kind, e.Namespace, e.Name, err)
 		}
-		o := &state{uid: e.UID, version: e.ResourceVersion, withheld: s.redactor.withheldIn(fields)}
+		o := &state{uid: e.UID, version: e.ResourceVersion, withheld: s.redactor.LeftIn(fields)}
 		s.objects[name{e.Namespace, e.Name}] = o
 		s.keep(o, e.Content)
 	}
@@ -120,7 +121,7 @@ func (s *states) see(ctx context.Context, o object, how journal.Type, now time.T
 // event is what happened to an object, but for what the change was.
 func (s *states) event(o object, known *state, old []byte, how journal.Type, now time.Time) stored {
 	managers := s.managersOf(o.managedFields)
-	known.withheld = s.redactor.object(s.kind, o.version, o.content, known.withheld)
+	known.withheld = s.redactor.Object(s.kind.Group, s.kind.Resource, o.version, o.content, known.withheld)
 	e := stored{object: known, old: old, managers: managers, marks: known.marks, event: journal.Event{
 		Time: now, Kind: s.kind, Namespace: o.namespace, Name: o.name, UID: o.uid, ResourceVersion: o.version,
 		Type: how, Content: bytes.Clone(s.encode(o.content)),

@@ -5,7 +5,9 @@ package reflector
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
+	"iter"
 
 	"sigs.k8s.io/yaml"
 )
@@ -15,6 +17,28 @@ type document struct {
 	number int // 1-based, counting documents that have content
 	line   int // 1-based, of the first line that has content
 	text   []byte
+}
+
+// Documents yields the documents of a YAML or JSON text, as JSON. One that is
+// broken is an error in its place, and those after it are read all the same.
+func Documents(text []byte) iter.Seq2[json.RawMessage, error] {
+	return func(yield func(json.RawMessage, error) bool) {
+		// What is one JSON value, as lists of the API are, needs no cutting.
+		if trimmed := bytes.TrimSpace(text); len(trimmed) > 0 && trimmed[0] == '{' && json.Valid(trimmed) {
+			yield(trimmed, nil)
+			return
+		}
+		for _, d := range split(text) {
+			data, err := d.json()
+			if err != nil {
+				line, message := syntax(err)
+				err = fmt.Errorf("the document at line %d %s", d.line-1+line, oneLine(message))
+			}
+			if !yield(data, err) {
+				return
+			}
+		}
+	}
 }
 
 // split cuts a file into its documents. Cutting by lines, and not with a

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package recorder
+package redact
 
 import (
 	"encoding/base64"
@@ -52,8 +52,14 @@ func contains(s string, words []string) bool {
 	return false
 }
 
-// harmless are values of which a secret's name says nothing.
-func harmless(value string) bool { return value == "" || value == "true" || value == "false" }
+// harmless are values of which a secret's name says nothing, and what stands for
+// one that was left out.
+func harmless(value string) bool {
+	return value == "" || value == "true" || value == "false" || strings.HasPrefix(value, leftOutWord)
+}
+
+// leftOutWord is how all begins that stands for a value.
+const leftOutWord = "(left"
 
 // secretText says whether a text has something in it that must not be known,
 // whatever it is called: a private key, a web token, a bearer token, a URL with

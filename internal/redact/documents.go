@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package recorder
+package redact
 
 import (
 	"encoding/base64"

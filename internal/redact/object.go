@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package recorder
+package redact
 
 import (
 	"cmp"
@@ -9,8 +9,6 @@ import (
 	"crypto/sha256"
 	"strconv"
 	"strings"
-
-	"github.com/fairlead-io/fairlead/internal/journal"
 )
 
 // lastApplied is a copy of the whole object, secrets included.
@@ -19,6 +17,9 @@ const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 // leftOut is how the text begins that stands for a value.
 const leftOut = "(left out, "
 
+// Left is what was left out of an object, by its place.
+type Left map[string]withheld
+
 // withheld is a value that was left out: the text that stands for it, and a
 // sum by which a later one is told from it. The sum never leaves the process.
 type withheld struct {
@@ -26,36 +27,44 @@ type withheld struct {
 	sum  [sha256.Size]byte
 }
 
-// redactor leaves secrets out of the objects of one kind. Its key is of one run
-// and of chance, so that nobody could try what a sum is of.
-type redactor struct {
+// Redactor leaves secrets out of objects. Its key is of one run and of chance, so
+// that nobody could try what a sum is of. It is for one goroutine.
+type Redactor struct {
 	key   [32]byte
 	names map[string]bool // whether it is one of a secret, of names met before
 }
 
-func newRedactor() *redactor {
-	r := &redactor{names: make(map[string]bool)}
+// New returns a redactor that has seen nothing.
+func New() *Redactor {
+	r := &Redactor{names: make(map[string]bool)}
 	_, _ = rand.Read(r.key[:]) // it never fails
 	return r
 }
 
 // pass is what is known while one object is gone through.
 type pass struct {
-	*redactor
+	*Redactor
 	version string
 	path    []string
-	before  map[string]withheld
-	now     map[string]withheld
-	strict  int // how many levels up it began that settings are kept here
+	before  Left
+	now     Left
+	lost    bool // something was taken away without a trace
+	strict  int  // how many levels up it began that settings are kept here
 }
 
-// object replaces in place what must not be known. It takes what was withheld of
-// the object before, and returns what is withheld now: a value that differs
-// from the one before says in which version that was noticed.
-func (r *redactor) object(kind journal.Kind, version string, object map[string]any, before map[string]withheld) map[string]withheld {
-	p := &pass{redactor: r, version: version, before: before}
-	secret := kind.Group == "" && kind.Resource == "secrets"
-	settings := kind.Group == "" && kind.Resource == "configmaps"
+// Object replaces in place what must not be known of an object of a resource,
+// "" being the group of the core. It takes what was left out of the object
+// before, and returns what is left out now: a value that differs from the one
+// before says in which version that was noticed.
+func (r *Redactor) Object(group, resource, version string, object map[string]any, before Left) Left {
+	p := &pass{Redactor: r, version: version, before: before}
+	p.object(group, resource, object)
+	return p.now
+}
+
+func (p *pass) object(group, resource string, object map[string]any) {
+	secret := group == "" && resource == "secrets"
+	settings := group == "" && resource == "configmaps"
 	p.fields(object, func(key string, value any) (string, bool) {
 		switch {
 		case secret && (key == "data" || key == "stringData"), settings && key == "binaryData":
@@ -68,7 +77,6 @@ func (r *redactor) object(kind journal.Kind, version string, object map[string]a
 		}
 		return p.value(key, value)
 	})
-	return p.now
 }
 
 // metadata may hold secrets in annotations only: the rest are names. Tools keep
@@ -76,7 +84,7 @@ func (r *redactor) object(kind journal.Kind, version string, object map[string]a
 func (p *pass) metadata(value any, secret bool) {
 	fields, _ := value.(map[string]any)
 	annotations, _ := fields["annotations"].(map[string]any)
-	delete(annotations, lastApplied)
+	p.dropCopy(annotations)
 	if len(annotations) == 0 {
 		delete(fields, "annotations")
 		return
@@ -88,6 +96,14 @@ func (p *pass) metadata(value any, secret bool) {
 		p.strictly("", annotations)
 	}
 	p.path = p.path[:len(p.path)-1]
+}
+
+// dropCopy takes away the copy of the object that kubectl apply made.
+func (p *pass) dropCopy(annotations map[string]any) {
+	if _, copied := annotations[lastApplied]; copied {
+		delete(annotations, lastApplied)
+		p.lost = true
+	}
 }
 
 // all leaves out every text.
@@ -136,7 +152,7 @@ func (p *pass) isSecret(name, value string) bool {
 // rememberedNames bounds what a redactor remembers of names. A kind has few.
 const rememberedNames = 4096
 
-func (r *redactor) isSecretName(name string) bool {
+func (r *Redactor) isSecretName(name string) bool {
 	secret, known := r.names[name]
 	if known {
 		return secret
@@ -163,7 +179,7 @@ func (p *pass) fieldsOf(fields map[string]any) {
 			}
 		case "annotations":
 			if annotations, isMap := value.(map[string]any); isMap {
-				delete(annotations, lastApplied)
+				p.dropCopy(annotations)
 				return p.strictly("", annotations)
 			}
 		case "value":
@@ -239,7 +255,7 @@ func (p *pass) replace(value string) string {
 
 func (p *pass) withhold(w withheld) {
 	if p.now == nil {
-		p.now = make(map[string]withheld)
+		p.now = make(Left)
 	}
 	p.now[p.place()] = w
 }
@@ -270,9 +286,9 @@ func lengthClass(n int) string {
 	return "over 1024 bytes"
 }
 
-// withheldIn finds what an earlier run left out of an object.
-func (r *redactor) withheldIn(object map[string]any) map[string]withheld {
-	p := &pass{redactor: r}
+// LeftIn finds what an earlier run left out of an object.
+func (r *Redactor) LeftIn(object map[string]any) Left {
+	p := &pass{Redactor: r}
 	p.find(object)
 	return p.now
 }

@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package recorder
+package redact
 
 import (
 	"encoding/base64"
 	"strings"
 	"testing"
-
-	"github.com/fairlead-io/fairlead/internal/journal"
 )
-
-var thingsKind = journal.Kind{Group: "example.org", Version: "v1", Resource: "things", Kind: "Thing"}
 
 // word is a password that only its place tells from other words.
 const word = "hunter2horse"
@@ -24,7 +20,7 @@ func TestSecretsInFilesAndSettingsAreLeftOut(t *testing.T) {
 	file := func(text string) fields { return fields{"data": fields{"file": text}} }
 	note := func(text string) fields { return fields{"metadata": fields{"annotations": fields{"x.io/y": text}}} }
 	for name, c := range map[string]struct {
-		kind   journal.Kind
+		kind   kind
 		object fields
 		mark   string
 	}{
@@ -59,7 +55,7 @@ func TestSecretsInFilesAndSettingsAreLeftOut(t *testing.T) {
 		"an element of XML":                                            {configMapsKind, file("<user><password>" + word + "</password></user>"), word},
 		"a bootstrap token in a command":                               {configMapsKind, file("kubeadm join h:6443 --token abcdef.0123456789abcdef"), "abcdef.0123"},
 		"the release of Helm":                                          {secretsKind, fields{"type": "helm.sh/release.v1", "data": fields{"release": encode(random)}}, encode(random)},
-		"a token that an API server gave out":                          {journal.Kind{Version: "v1", Resource: "serviceaccounts", Kind: "ServiceAccount"}, fields{"status": fields{"token": word}}, word},
+		"a token that an API server gave out":                          {kind{resource: "serviceaccounts"}, fields{"status": fields{"token": word}}, word},
 		"a webhook's URL with a password":                              {thingsKind, fields{"webhooks": []fields{{"clientConfig": fields{"url": "https://u:" + word + "@h/x"}}}}, word},
 		"a webhook's URL with a token":                                 {thingsKind, fields{"webhooks": []fields{{"clientConfig": fields{"url": "https://h/x?token=" + word}}}}, word},
 		"values of a chart":                                            {thingsKind, fields{"spec": fields{"values": fields{"auth": fields{"rootPassword": word}}, "valuesContent": "auth:\n  password: " + word}}, word},
