@@ -34,6 +34,9 @@ type Dump struct {
 	// Silent says why the dump tells nothing of Services, if so: then nothing is
 	// missing in it.
 	Silent string
+	// Absent are the families of which the source is whole and has no trace of a
+	// proxy. Whether there should be one is not for it to say.
+	Absent []model.Family
 	// Problems name what could not be read, or does not fit together.
 	Problems []Problem
 	// Unread is that some of it could not be read: what is missing in the dump
@@ -86,6 +89,8 @@ const (
 	Active
 	Terminating // it keeps connections; it gets new ones only if nobody else is there
 	Unusable    // the proxy itself has taken it out: quarantined, in maintenance, weight 0
+	Retained    // it gets new connections although the API has it no more: the proxy keeps it on purpose
+	Draining    // it keeps connections, and gets no new ones even if nobody else is there
 )
 
 // Action is what a proxy does with a new connection that no backend gets.

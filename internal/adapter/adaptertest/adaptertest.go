@@ -85,7 +85,7 @@ func backends(all []adapter.Backend, more int) string {
 	for _, backend := range all {
 		fmt.Fprintf(&b, " %s", backend.Address)
 		if backend.State != adapter.Unknown {
-			fmt.Fprintf(&b, "=%s", [...]string{"", "active", "terminating", "unusable"}[backend.State])
+			fmt.Fprintf(&b, "=%s", [...]string{"", "active", "terminating", "unusable", "retained", "draining"}[backend.State])
 		}
 		if backend.Weight != 0 {
 			fmt.Fprintf(&b, "*%d", backend.Weight)

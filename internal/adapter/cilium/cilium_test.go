@@ -4,8 +4,11 @@ package cilium
 
 import (
 	"flag"
+	"regexp"
 	"strings"
 	"testing"
+
+	"pgregory.net/rapid"
 
 	"github.com/fairlead-io/fairlead/internal/adapter/adaptertest"
 )
@@ -68,3 +71,17 @@ func FuzzLBListJSON(f *testing.F)      { adaptertest.Fuzz(f, ParseLBListJSON) }
 func FuzzFrontends(f *testing.F)       { adaptertest.Fuzz(f, ParseFrontends) }
 func FuzzBackends(f *testing.F)        { adaptertest.Fuzz(f, ParseBackends) }
 func FuzzMaps(f *testing.F)            { adaptertest.Fuzz(f, ParseMaps) }
+
+// The columns of a large table are found without a pattern, and as a pattern
+// would find them.
+func TestTwoColumns(t *testing.T) {
+	gap := regexp.MustCompile(`^\s+|\s{2,}`)
+	rapid.Check(t, func(t *rapid.T) {
+		line := rapid.StringOf(rapid.SampledFrom([]rune("ab \tü\r"))).Draw(t, "line")
+		cells := gap.Split(line, 2)
+		first, second, found := twoColumns(line)
+		if found != (len(cells) == 2) || first != cells[0] || found && second != cells[1] {
+			t.Fatalf("%q has the columns %q, not %q and %q", line, cells, first, second)
+		}
+	})
+}

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/fairlead-io/fairlead/internal/adapter"
@@ -23,16 +24,16 @@ func ParseLBList(r io.Reader) adapter.Dump {
 		if n == 1 || strings.TrimSpace(line) == "" {
 			continue
 		}
-		cells := columnGap.Split(strings.TrimRight(line, " "), 2)
-		if len(cells) != 2 {
+		first, value, found := twoColumns(strings.TrimRight(line, " "))
+		if !found {
 			d.Problemf(n, "%q has no backend address", line)
 			continue
 		}
 		// A line without a key goes on with the one before.
-		if cells[0] != "" {
-			key = cells[0]
+		if first != "" {
+			key = first
 		}
-		if err := entries.add(&d, n, key, cells[1]); err != nil {
+		if err := entries.add(&d, n, key, value); err != nil {
 			d.Problemf(n, "%v", err)
 		}
 	}
@@ -40,9 +41,19 @@ func ParseLBList(r io.Reader) adapter.Dump {
 	return d
 }
 
-// columnGap parts the columns of a table whose cells are never empty but the
-// first.
-var columnGap = regexp.MustCompile(`^\s+|\s{2,}`)
+// twoColumns parts a line of two cells, of which only the first may be empty, at
+// its first gap: in the beginning any blank is one, and later two are. A large
+// cluster has a hundred thousand lines on each node, so no pattern is tried here.
+func twoColumns(line string) (first, second string, found bool) {
+	const blanks = " \t\f\r"
+	blank := func(at int) bool { return at < len(line) && strings.IndexByte(blanks, line[at]) >= 0 }
+	for i := range line {
+		if blank(i) && (i == 0 || blank(i+1)) {
+			return line[:i], strings.TrimLeft(line[i:], blanks), true
+		}
+	}
+	return line, "", false
+}
 
 // ParseLBListJSON reads `cilium-dbg bpf lb list -o json`.
 func ParseLBListJSON(r io.Reader) adapter.Dump {
@@ -69,7 +80,6 @@ func ParseLBListJSON(r io.Reader) adapter.Dump {
 type lbEntries map[string]*adapter.Frontend
 
 var (
-	lbKey     = regexp.MustCompile(`^(\S+?)(?: \((\d+)\))?$`)
 	lbMaster  = regexp.MustCompile(`^\S+:0 \(\d+\) \(0\)(?: \[([^\]]*)\])?\s*(.*)$`)
 	lbBackend = regexp.MustCompile(`^(\S+) \(\d+\)(?: \(\d+\))?(?: \[([^\]]*)\])?\s*$`)
 	lbDangle  = regexp.MustCompile(`^backend (\d+) not found$`)
@@ -77,32 +87,42 @@ var (
 
 // add notes what stands in one slot of a frontend.
 func (l lbEntries) add(d *adapter.Dump, line int, key, value string) error {
-	parts := lbKey.FindStringSubmatch(key)
-	if parts == nil {
+	address, slot, numbered := strings.Cut(key, " ")
+	if address == "" || numbered && !isSlot(slot) {
 		return fmt.Errorf("%q is no service address", key)
 	}
-	fe, known := l[parts[1]]
+	fe, known := l[address]
 	if !known {
-		parsed, err := parseFrontend(parts[1])
+		parsed, err := parseFrontend(address)
 		if err != nil {
 			return err
 		}
 		fe = &parsed
 		fe.Line = line
-		l[parts[1]] = fe
+		l[address] = fe
 	}
 	return lbSlot(d, line, fe, value)
+}
+
+// isSlot says whether a text is the number of a slot, as "(3)".
+func isSlot(text string) bool {
+	text, opens := strings.CutPrefix(text, "(")
+	text, closes := strings.CutSuffix(text, ")")
+	_, err := strconv.ParseUint(text, 10, 32)
+	return opens && closes && err == nil
 }
 
 // lbSlot reads the value of a slot: the flags of the frontend, a backend, or
 // the number of one that is not there.
 func lbSlot(d *adapter.Dump, line int, fe *adapter.Frontend, value string) error {
 	value = strings.TrimSpace(value)
-	if master := lbMaster.FindStringSubmatch(value); master != nil {
-		if master[1] != "" {
-			fe.Type, fe.Flags = flags(master[1], ",")
+	if strings.Contains(value, ":0 (") {
+		if master := lbMaster.FindStringSubmatch(value); master != nil {
+			if master[1] != "" {
+				fe.Type, fe.Flags = flags(master[1], ",")
+			}
+			return nil
 		}
-		return nil
 	}
 	if dangle := lbDangle.FindStringSubmatch(value); dangle != nil {
 		d.Oddf(line, "a slot of %s names backend %s, which is not in the map", fe.Address, dangle[1])

@@ -52,7 +52,6 @@ type Comparison struct {
 	started bool      // the first rows are there
 	index   *index    // of the rows; nil: they changed since
 	earlier []version // rows that others replaced within the lag
-	recent  recent    // the same, for the dump that is compared
 	past    past      // what led to the rows
 
 	source   map[string]time.Time // of which the last dump is from when
@@ -77,7 +76,7 @@ type version struct {
 type subject struct {
 	source  string
 	service model.Name
-	kind    kind
+	kind    Kind
 }
 
 // New returns a comparison that has seen nothing yet.
@@ -183,9 +182,12 @@ func (c *Comparison) compare(m Moment) {
 	if c.index == nil {
 		c.index = newIndex(c.rows)
 	}
-	c.recent = newRecent(c.earlier)
+	expected := Expected{c.rows, c.index, newRecent(c.earlier), &c.past}
 	source := sourceName(&d)
-	differences := c.differences(&d)
+	differences, notes := expected.Differences(&d)
+	for _, note := range notes {
+		c.warn(note)
+	}
 	c.settle(source, m.Time, differences)
 	c.source[source] = m.Time
 }
@@ -210,10 +212,10 @@ func sourceName(d *adapter.Dump) string {
 
 // settle opens a finding for what is wrong now and was not in the dump of the
 // source before, and clears those that are wrong no more.
-func (c *Comparison) settle(source string, at time.Time, differences []difference) {
-	now := map[subject][]difference{}
+func (c *Comparison) settle(source string, at time.Time, differences []Difference) {
+	now := map[subject][]Difference{}
 	for _, d := range differences {
-		key := subject{source, d.service, d.kind}
+		key := subject{source, d.Service, d.Kind}
 		now[key] = append(now[key], d)
 	}
 	for key, i := range c.open {

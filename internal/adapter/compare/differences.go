@@ -15,93 +15,100 @@ import (
 	"github.com/fairlead-io/fairlead/internal/tables"
 )
 
-// kind is a way in which a dump differs from what should be.
-type kind int
+// Kind is a way in which a dump differs from what should be.
+type Kind int
 
 // The kinds, the worst for who connects first.
 const (
-	missing    kind = iota // the address is not served
-	empty                  // it is, and leads nowhere
-	foreign                // it leads to another Service's backends
-	stale                  // it leads to who is a backend no more
-	incomplete             // some backends get nothing
-	unchosen               // it leads to endpoints that a policy or a hint does not give to this node
-	extra                  // nobody should be served at that address
+	Missing    Kind = iota // the address is not served
+	Empty                  // it is, and leads nowhere
+	Foreign                // it leads to another Service's backends
+	Stale                  // it leads to who is a backend no more
+	Incomplete             // some backends get nothing
+	Unchosen               // it leads to endpoints that a policy or a hint does not give to this node
+	Extra                  // nobody should be served at that address
 )
 
-// difference is one of them at one place.
-type difference struct {
-	kind     kind
-	service  model.Name
-	at       string // the frontend, or "port http" of a table of backends
-	backends []netip.AddrPort
+// Lacks says that something is not in a dump, rather than there and wrong.
+func (k Kind) Lacks() bool { return k == Missing || k == Empty || k == Incomplete }
+
+// Difference is one of a dump from what should be, at one place.
+type Difference struct {
+	Kind Kind
+	// Service may be unknown of a frontend that should not be.
+	Service model.Name
+	// At is the frontend, or "port http" of a table of backends.
+	At string
+	// Backends are those that are not there, or should not be. Of Missing and
+	// Empty they are all that should.
+	Backends []netip.AddrPort
+	// Line is that of the frontend in the dump; 0 if it is not in it.
+	Line int
 }
 
-// lacks says that something is not in a dump, rather than there and wrong.
-func (d difference) lacks() bool { return d.kind == missing || d.kind == empty || d.kind == incomplete }
-
-// differences are those that no state within the lag explains.
-func (c *Comparison) differences(d *adapter.Dump) []difference {
-	var out []difference
+// Differences are those of a dump that no state within the lag explains, in the
+// order of Services, kinds and places. Notes say what was not compared.
+func (x *Expected) Differences(d *adapter.Dump) (all []Difference, notes []string) {
 	if d.HasPools {
-		out = c.pools(d)
+		all = x.pools(d)
 	} else {
-		out = c.frontends(d)
+		all, notes = x.frontends(d)
 	}
 	if d.Unread {
-		out = slices.DeleteFunc(out, difference.lacks) // it may have stood in a line that could not be read
+		// It may have stood in a line that could not be read.
+		all = slices.DeleteFunc(all, func(a Difference) bool { return a.Kind.Lacks() })
 	}
-	slices.SortFunc(out, func(a, b difference) int {
-		return cmp.Or(a.service.Compare(b.service), cmp.Compare(a.kind, b.kind), cmp.Compare(a.at, b.at))
+	slices.SortFunc(all, func(a, b Difference) int {
+		return cmp.Or(a.Service.Compare(b.Service), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.At, b.At), cmp.Compare(a.Line, b.Line))
 	})
-	return slices.CompactFunc(out, func(a, b difference) bool {
-		return a.service == b.service && a.kind == b.kind && a.at == b.at && slices.Equal(a.backends, b.backends)
+	all = slices.CompactFunc(all, func(a, b Difference) bool {
+		return a.Service == b.Service && a.Kind == b.Kind && a.At == b.At && slices.Equal(a.Backends, b.Backends)
 	})
+	return all, notes
 }
 
-func (c *Comparison) frontends(d *adapter.Dump) []difference {
-	var out []difference
+func (x *Expected) frontends(d *adapter.Dump) (out []Difference, notes []string) {
 	served := map[model.Spot]bool{}
 	for i := range d.Frontends {
 		fe := &d.Frontends[i]
-		wants, shadowed := c.index.find(fe)
+		wants, shadowed := x.index.find(fe)
 		for _, w := range wants {
 			served[w.claim.Key.Spot()] = true
 		}
 		switch {
 		case !isService(fe):
 		case len(wants) == 0:
-			out = append(out, c.extra(fe, shadowed)...)
+			out = append(out, x.extra(fe, shadowed)...)
 		default:
-			out = append(out, c.closest(fe, wants)...)
+			out = append(out, x.closest(fe, wants)...)
 		}
 	}
-	return append(out, c.missing(d, served)...)
+	lost, notes := x.missing(d, served)
+	return append(out, lost...), notes
 }
 
 // isService says that a frontend is a Service's, and leads to its endpoints.
 func isService(fe *adapter.Frontend) bool {
 	other := []string{"HostPort", "LocalRedirect"}
-	elsewhere := []string{"redirected", "l7-load-balancer"}
+	elsewhere := []string{"redirected", "l7-load-balancer", "shadowed", "unsupported"}
 	return !slices.Contains(other, fe.Type) && !slices.ContainsFunc(fe.Flags, func(f string) bool { return slices.Contains(elsewhere, f) })
 }
 
 // missing are the frontends that should be and that a dump does not have.
 // Cilium may leave whole kinds of addresses to kube-proxy.
-func (c *Comparison) missing(d *adapter.Dump, served map[model.Spot]bool) []difference {
-	var out []difference
+func (x *Expected) missing(d *adapter.Dump, served map[model.Spot]bool) (out []Difference, notes []string) {
 	kinds, left := map[model.FrontendType]bool{}, map[model.FrontendType]int{}
 	for spot := range served {
-		for _, w := range c.index.wants[spot] {
+		for _, w := range x.index.wants[spot] {
 			kinds[w.claim.Type] = true
 		}
 	}
-	for spot, wants := range c.index.wants {
+	for spot, wants := range x.index.wants {
 		if served[spot] || !d.Tells(model.FamilyOf(spot.Address)) {
 			continue
 		}
 		for _, w := range wants {
-			must := c.expect(w).must
+			must := x.expect(w).must
 			if len(must) == 0 {
 				continue
 			}
@@ -109,13 +116,13 @@ func (c *Comparison) missing(d *adapter.Dump, served map[model.Spot]bool) []diff
 				left[w.claim.Type]++
 				continue
 			}
-			out = append(out, difference{missing, w.row.Name, spot.String(), must})
+			out = append(out, Difference{Missing, w.row.Name, spot.String(), must, 0})
 		}
 	}
 	for _, t := range slices.Sorted(maps.Keys(left)) {
-		c.warn(fmt.Sprintf("%s serves no %s at all, so another proxy is taken to: not compared", d.Source, t))
+		notes = append(notes, fmt.Sprintf("%s serves no %s at all, so another proxy is taken to: not compared", d.Source, t))
 	}
-	return out
+	return out, notes
 }
 
 // expectation is what holds by every state within the lag: who must be behind a
@@ -142,14 +149,14 @@ func (e *expectation) allow(set *model.Set) {
 }
 
 // expect joins a row with those that it took the place of a moment ago.
-func (c *Comparison) expect(w want) expectation {
+func (x *Expected) expect(w want) expectation {
 	e := newExpectation(w.set())
-	for _, before := range c.recent.places[w.claim.Key.Spot()] {
+	for _, before := range x.recent.places[w.claim.Key.Spot()] {
 		if before.claim.Key == w.claim.Key {
 			e.allow(before.set())
 		}
 	}
-	for _, row := range c.recent.rows[w.row.Name] {
+	for _, row := range x.recent.rows[w.row.Name] {
 		before, had := claimOf(row, w.claim.Key)
 		e.must = slices.DeleteFunc(e.must, func(a netip.AddrPort) bool {
 			return !had || !slices.ContainsFunc(before.set().Backends, func(b model.Backend) bool { return b.AddrPort == a })
@@ -173,13 +180,13 @@ func claimOf(row *tables.Service, key model.FrontendKey) (want, bool) {
 // closest compares a frontend with the rows that it may be, and returns nothing
 // if it is as one of them: a dump may not part traffic from inside from that
 // from outside, or protocols.
-func (c *Comparison) closest(fe *adapter.Frontend, wants []want) []difference {
-	var first []difference
+func (x *Expected) closest(fe *adapter.Frontend, wants []want) []Difference {
+	var first []Difference
 	for _, w := range wants {
 		if fe.Scope != model.ScopeAll && w.claim.Key.Scope != model.ScopeAll && fe.Scope != w.claim.Key.Scope {
 			continue
 		}
-		found := c.judge(fe, w)
+		found := x.judge(fe, w)
 		if len(found) == 0 {
 			return nil
 		}
@@ -191,28 +198,31 @@ func (c *Comparison) closest(fe *adapter.Frontend, wants []want) []difference {
 }
 
 // judge says how a frontend differs from one that should be.
-func (c *Comparison) judge(fe *adapter.Frontend, w want) []difference {
-	e := c.expect(w)
+func (x *Expected) judge(fe *adapter.Frontend, w want) []Difference {
+	e := x.expect(w)
 	have := inUse(fe.Backends)
 	at := model.Spot{Address: fe.Address.Addr(), Port: fe.Address.Port(), Protocol: w.claim.Key.Protocol}.String()
 	if len(have)+fe.More == 0 {
 		if len(e.must) == 0 {
 			return nil
 		}
-		return []difference{{empty, w.row.Name, at, e.must}}
+		return []Difference{{Empty, w.row.Name, at, e.must, fe.Line}}
 	}
-	by := map[kind][]netip.AddrPort{}
+	by := map[Kind][]netip.AddrPort{}
 	for _, b := range have {
-		if !e.may[b.Address] && (b.State == adapter.Active || !e.draining[b.Address]) {
-			k := c.surplus(w.row, b.Address)
+		if !e.may[b.Address] && b.State != adapter.Retained && (b.State == adapter.Active || !e.draining[b.Address]) {
+			k := x.surplus(w.row, b.Address)
+			if k == Stale && b.State == adapter.Unknown && isListed(w.row, b.Address) {
+				continue // the proxy knows it, and may well leave it alone
+			}
 			by[k] = append(by[k], b.Address)
 		}
 	}
-	by[incomplete] = lacking(e.must, have, fe.More)
-	var out []difference
+	by[Incomplete] = lacking(e.must, have, fe.More)
+	var out []Difference
 	for _, k := range slices.Sorted(maps.Keys(by)) {
 		if len(by[k]) > 0 {
-			out = append(out, difference{k, w.row.Name, at, by[k]})
+			out = append(out, Difference{k, w.row.Name, at, by[k], fe.Line})
 		}
 	}
 	return out
@@ -242,7 +252,7 @@ func inUse(all []adapter.Backend) []adapter.Backend {
 	var active, terminating []adapter.Backend
 	for _, b := range all {
 		switch b.State {
-		case adapter.Active, adapter.Unknown:
+		case adapter.Active, adapter.Unknown, adapter.Retained:
 			active = append(active, b)
 		case adapter.Terminating:
 			terminating = append(terminating, b)
@@ -255,24 +265,34 @@ func inUse(all []adapter.Backend) []adapter.Backend {
 }
 
 // surplus says what a backend is that a Service should not have here.
-func (c *Comparison) surplus(row *tables.Service, address netip.AddrPort) kind {
+func (x *Expected) surplus(row *tables.Service, address netip.AddrPort) Kind {
 	if isEndpoint(row, address) {
-		return unchosen
+		return Unchosen
 	}
-	if _, lost := c.past.gone[backend{row.Name, address}]; !lost && len(c.index.holders[address]) > 0 {
-		return foreign
+	another := slices.ContainsFunc(x.index.holders[address], func(name model.Name) bool { return name != row.Name })
+	if _, lost := x.past.gone[backend{row.Name, address}]; !lost && another {
+		return Foreign
 	}
-	return stale
+	return Stale
 }
 
 // isEndpoint says that an address is in the Service's slices, and usable.
 func isEndpoint(row *tables.Service, address netip.AddrPort) bool {
+	return inSlices(row, address, func(e *model.Endpoint) bool { return e.Ready || e.Serving })
+}
+
+// isListed says that an address is in the Service's slices.
+func isListed(row *tables.Service, address netip.AddrPort) bool {
+	return inSlices(row, address, func(*model.Endpoint) bool { return true })
+}
+
+func inSlices(row *tables.Service, address netip.AddrPort, is func(*model.Endpoint) bool) bool {
 	for _, s := range row.Slices {
 		if !slices.ContainsFunc(s.Ports, func(p model.EndpointPort) bool { return p.Port == address.Port() }) {
 			continue
 		}
-		for _, e := range s.Endpoints {
-			if (e.Ready || e.Serving) && slices.Contains(e.Addresses, address.Addr()) {
+		for i := range s.Endpoints {
+			if is(&s.Endpoints[i]) && slices.Contains(s.Endpoints[i].Addresses, address.Addr()) {
 				return true
 			}
 		}
@@ -289,26 +309,26 @@ func addresses(all []model.Backend) []netip.AddrPort {
 }
 
 // extra is a frontend at an address at which nobody should be served.
-func (c *Comparison) extra(fe *adapter.Frontend, shadowed bool) []difference {
+func (x *Expected) extra(fe *adapter.Frontend, shadowed bool) []Difference {
 	have := inUse(fe.Backends)
-	if shadowed || len(have) == 0 || c.index.ignored[fe.Address.Addr()] || c.left(fe) {
+	if shadowed || len(have) == 0 || x.index.ignored[fe.Address.Addr()] || x.left(fe) {
 		return nil
 	}
-	d := difference{kind: extra, service: fe.Service, at: fe.Address.String()}
+	d := Difference{Kind: Extra, Service: fe.Service, At: fe.Address.String(), Line: fe.Line}
 	if fe.Protocol != 0 {
-		d.at += "/" + fe.Protocol.String()
+		d.At += "/" + fe.Protocol.String()
 	}
 	for _, b := range have {
-		d.backends = append(d.backends, b.Address)
+		d.Backends = append(d.Backends, b.Address)
 	}
-	if d.service == (model.Name{}) {
-		d.service = c.past.holder(fe)
+	if d.Service == (model.Name{}) {
+		d.Service = x.past.holder(fe)
 	}
-	return []difference{d}
+	return []Difference{d}
 }
 
 // left says that a Service had the place of a frontend a moment ago.
-func (c *Comparison) left(fe *adapter.Frontend) bool {
+func (x *Expected) left(fe *adapter.Frontend) bool {
 	own, node := spots(fe)
-	return slices.ContainsFunc(slices.Concat(own, node), func(spot model.Spot) bool { return len(c.recent.places[spot]) > 0 })
+	return slices.ContainsFunc(slices.Concat(own, node), func(spot model.Spot) bool { return len(x.recent.places[spot]) > 0 })
 }

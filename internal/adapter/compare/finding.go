@@ -23,14 +23,14 @@ const (
 
 // finding puts what a dump has of one kind about a Service into words. Its event
 // is the last one that changed what the Service asks for.
-func (c *Comparison) finding(key subject, at time.Time, all []difference) replay.Finding {
+func (c *Comparison) finding(key subject, at time.Time, all []Difference) replay.Finding {
 	e, known := c.past.changed[key.service]
 	places, backends := gather(all)
 	detail := "no dump of this kind is older"
 	if last, found := c.source[key.source]; found {
 		detail = fmt.Sprintf("it was right %s before, at %s", replay.DurationText(at.Sub(last)), stamp(last))
 	}
-	if known && key.kind != extra {
+	if known && key.kind != Extra {
 		detail += "; its own objects ask for the same since " + e.text()
 	}
 	detail += c.meanwhile(key, at, backends)
@@ -45,10 +45,10 @@ func (c *Comparison) finding(key subject, at time.Time, all []difference) replay
 }
 
 // gather lists the places and the backends of differences once each.
-func gather(all []difference) (places []string, backends []netip.AddrPort) {
+func gather(all []Difference) (places []string, backends []netip.AddrPort) {
 	for _, d := range all {
-		places = append(places, d.at)
-		backends = append(backends, d.backends...)
+		places = append(places, d.At)
+		backends = append(backends, d.Backends...)
 	}
 	slices.Sort(places)
 	slices.SortFunc(backends, model.CompareAddrPort)
@@ -62,17 +62,17 @@ func (c *Comparison) verdict(key subject, places []string, backends []netip.Addr
 		is, has, leads, lacks = "are", "have", "lead", "lack"
 	}
 	switch key.kind {
-	case missing:
+	case Missing:
 		return fmt.Sprintf("%s %s not served, where the objects give %s", at, is, who)
-	case empty:
+	case Empty:
 		return fmt.Sprintf("%s %s no backends, where the objects give %s", at, has, who)
-	case foreign:
+	case Foreign:
 		return fmt.Sprintf("%s %s to %s, which the objects give to %s only", at, leads, who, c.holdersOf(backends))
-	case stale:
+	case Stale:
 		return fmt.Sprintf("%s %s to %s, which the objects do not give to it%s", at, leads, who, c.since(key.service, backends))
-	case incomplete:
+	case Incomplete:
 		return fmt.Sprintf("%s %s %s", at, lacks, who)
-	case unchosen:
+	case Unchosen:
 		return fmt.Sprintf("%s %s to %s, endpoints that policy or hints do not give to this node", at, leads, who)
 	}
 	return fmt.Sprintf("%s %s to %s, where the objects have no such address", at, leads, who)

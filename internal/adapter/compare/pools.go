@@ -14,7 +14,7 @@ import (
 // pools compares a proxy's table of backends with the rows: whoever a Service
 // port has on this node must be in it, and nobody who is not in the Service's
 // slices.
-func (c *Comparison) pools(d *adapter.Dump) []difference {
+func (x *Expected) pools(d *adapter.Dump) []Difference {
 	type key struct {
 		service model.Name
 		port    string
@@ -23,10 +23,10 @@ func (c *Comparison) pools(d *adapter.Dump) []difference {
 	for _, p := range d.Pools {
 		have[key{p.Service, p.PortName}] = append(have[key{p.Service, p.PortName}], p.Backends...)
 	}
-	var out []difference
-	for name, row := range c.rows {
+	var out []Difference
+	for name, row := range x.rows {
 		for _, port := range portsOf(row) {
-			out = append(out, c.pool(row, port, have[key{name, port}])...)
+			out = append(out, x.pool(row, port, have[key{name, port}])...)
 		}
 	}
 	return out
@@ -42,9 +42,9 @@ func portsOf(row *tables.Service) []string {
 	return slices.Compact(out)
 }
 
-func (c *Comparison) pool(row *tables.Service, port string, have []adapter.Backend) []difference {
+func (x *Expected) pool(row *tables.Service, port string, have []adapter.Backend) []Difference {
 	must := behind(row, port)
-	for _, row := range c.recent.rows[row.Name] {
+	for _, row := range x.recent.rows[row.Name] {
 		before := behind(row, port)
 		must = slices.DeleteFunc(must, func(a netip.AddrPort) bool { return !slices.Contains(before, a) })
 	}
@@ -56,15 +56,15 @@ func (c *Comparison) pool(row *tables.Service, port string, have []adapter.Backe
 		if len(must) == 0 {
 			return nil
 		}
-		return []difference{{empty, row.Name, at, must}}
+		return []Difference{{Empty, row.Name, at, must, 0}}
 	}
-	var out []difference
+	var out []Difference
 	if absent := lacking(must, have, 0); len(absent) > 0 {
-		out = append(out, difference{incomplete, row.Name, at, absent})
+		out = append(out, Difference{Incomplete, row.Name, at, absent, 0})
 	}
 	for _, b := range inUse(have) {
-		if k := c.surplus(row, b.Address); k != unchosen && !c.was(row.Name, b.Address) {
-			out = append(out, difference{k, row.Name, at, []netip.AddrPort{b.Address}})
+		if k := x.surplus(row, b.Address); k != Unchosen && !x.was(row.Name, b.Address) {
+			out = append(out, Difference{k, row.Name, at, []netip.AddrPort{b.Address}, 0})
 		}
 	}
 	return out
@@ -86,6 +86,6 @@ func behind(row *tables.Service, port string) []netip.AddrPort {
 }
 
 // was says that an address was in a Service's slices a moment ago.
-func (c *Comparison) was(name model.Name, address netip.AddrPort) bool {
-	return slices.ContainsFunc(c.recent.rows[name], func(row *tables.Service) bool { return row != nil && isEndpoint(row, address) })
+func (x *Expected) was(name model.Name, address netip.AddrPort) bool {
+	return slices.ContainsFunc(x.recent.rows[name], func(row *tables.Service) bool { return row != nil && isEndpoint(row, address) })
 }

@@ -95,11 +95,15 @@ func Parse(r io.Reader) adapter.Dump {
 	if rs.open {
 		d.Cut(last, "the table %s has no COMMIT", table)
 	}
+	whole := d.Silent == "" && !d.Unread
 	if d.Silent == "" {
 		d.Silent = rs.silent()
 	}
 	d.Frontends = rs.frontends()
 	d.Families = []model.Family{cmpFamily(family, d.Frontends)}
+	if whole && rs.emptied() {
+		d.Absent = d.Families
+	}
 	return d
 }
 
@@ -154,6 +158,13 @@ func (rs *ruleset) add(table string, n int, line string) {
 	r.line = n
 	rs.ipvs = rs.ipvs || r.set == "KUBE-CLUSTER-IP"
 	rs.chains[chain{table, name}] = append(rs.chains[chain{table, name}], r)
+}
+
+// emptied says that kube-proxy's rules would be here, and are not: the kubelet's
+// chains, or empty ones of kube-proxy, show that this is the iptables that both
+// of them use.
+func (rs *ruleset) emptied() bool {
+	return rs.nat && !rs.ipvs && len(rs.chains) > 0 && len(rs.chains[chain{"nat", "KUBE-SERVICES"}]) == 0
 }
 
 // silent says why there are no frontends to be seen.

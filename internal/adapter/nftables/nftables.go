@@ -62,8 +62,8 @@ func Parse(r io.Reader) adapter.Dump {
 		}
 		rs.add(e)
 	}
-	if len(rs.tables) == 0 && d.Silent == "" {
-		d.Silent = "there is no table kube-proxy: kube-proxy does not run in nftables mode here"
+	if d.Silent == "" {
+		rs.judge()
 	}
 	for _, family := range []model.Family{model.IPv4, model.IPv6} {
 		if t := rs.tables[family]; t != nil {
@@ -72,6 +72,25 @@ func Parse(r io.Reader) adapter.Dump {
 		}
 	}
 	return d
+}
+
+// judge says what a list tells that has no content of a table of kube-proxy: one
+// of tables only says which there are.
+func (rs *ruleset) judge() {
+	for _, t := range rs.tables {
+		if t.told {
+			return
+		}
+	}
+	rs.d.Silent = "there is no table kube-proxy: kube-proxy does not run in nftables mode here"
+	if len(rs.tables) > 0 {
+		rs.d.Silent = "it names tables only: nft -j list table ip kube-proxy tells what is in one"
+	}
+	for _, family := range []model.Family{model.IPv4, model.IPv6} {
+		if rs.tables[family] == nil {
+			rs.d.Absent = append(rs.d.Absent, family)
+		}
+	}
 }
 
 // open reads up to the first element of {"nftables": [.
@@ -118,6 +137,7 @@ type table struct {
 	family model.Family
 	maps   map[string][]verdict
 	chains map[string][]rule
+	told   bool // more than that it is there
 }
 
 // families are those of the tables that kube-proxy writes.
@@ -148,10 +168,12 @@ func (rs *ruleset) add(e element) {
 		rs.table(e.Table.Family, e.Table.Name)
 	case e.Map != nil:
 		if t, ok := rs.table(e.Map.Family, e.Map.Table); ok {
+			t.told = true
 			t.addMap(rs.d, e.Map.Name, e.Map.Elem)
 		}
 	case e.Rule != nil:
 		if t, ok := rs.table(e.Rule.Family, e.Rule.Table); ok {
+			t.told = true
 			t.addRule(rs.d, e.Rule.Chain, e.Rule.Expr)
 		}
 	}

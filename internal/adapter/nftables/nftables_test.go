@@ -4,10 +4,12 @@ package nftables
 
 import (
 	"flag"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/fairlead-io/fairlead/internal/adapter/adaptertest"
+	"github.com/fairlead-io/fairlead/internal/model"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -32,6 +34,28 @@ func TestWhatIsWritten(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if have := adaptertest.Text(Parse(strings.NewReader(test.text))); !strings.Contains(have, test.want) {
 				t.Errorf("have\n%s\nwant in it\n%s", have, test.want)
+			}
+		})
+	}
+}
+
+func TestAbsent(t *testing.T) {
+	for name, test := range map[string]struct {
+		text string
+		want []model.Family
+	}{
+		"a list of tables without kube-proxy's":              {`{"nftables": [{"metainfo": {}}, {"table": {"family": "inet", "name": "filter"}}]}`, []model.Family{model.IPv4, model.IPv6}},
+		"a list of tables with one of kube-proxy's":          {`{"nftables": [{"table": {"family": "ip6", "name": "kube-proxy"}}]}`, []model.Family{model.IPv4}},
+		"a list of one table with rules is not of the other": {`{"nftables": [{"table": {"family": "ip", "name": "kube-proxy"}}, {"map": {"family": "ip", "table": "kube-proxy", "name": "service-ips"}}]}`, nil},
+		"a list that is cut off tells of nothing":            {`{"nftables": [{"table": {"family": "inet", "na`, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := Parse(strings.NewReader(test.text))
+			if !slices.Equal(d.Absent, test.want) {
+				t.Errorf("absent are %v, want %v", d.Absent, test.want)
+			}
+			if len(test.want) > 0 && d.Silent == "" {
+				t.Error("it tells of Services, and there is nothing of them")
 			}
 		})
 	}

@@ -9,6 +9,7 @@
 package recording
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/internal/adapter"
 	"github.com/fairlead-io/fairlead/internal/adapter/cilium"
+	"github.com/fairlead-io/fairlead/internal/adapter/fairlead"
 	"github.com/fairlead-io/fairlead/internal/adapter/iptables"
 	"github.com/fairlead-io/fairlead/internal/adapter/ipvs"
 	"github.com/fairlead-io/fairlead/internal/adapter/nftables"
@@ -28,7 +30,7 @@ import (
 
 // Formats are all that Fairlead reads.
 func Formats() []adapter.Format {
-	return slices.Concat(cilium.Formats(), iptables.Formats(), nftables.Formats(), ipvs.Formats())
+	return slices.Concat(fairlead.Formats(), cilium.Formats(), iptables.Formats(), nftables.Formats(), ipvs.Formats())
 }
 
 // Recording is an open file with its dumps. Close it.
@@ -46,7 +48,7 @@ type Section struct {
 	Line int // the first, in the file
 
 	format     adapter.Format
-	file       *os.File
+	file       io.ReaderAt
 	begin, end int64
 	torn       int // the line within which the file ends; 0: none
 }
@@ -93,6 +95,38 @@ func (s *Section) Dump() adapter.Dump {
 	return d
 }
 
+// Dumps reads the dumps of a text that is in memory. Those of which nothing says
+// when they were recorded have no time. Unknown counts lines that belong to none.
+func Dumps(content []byte, zone *time.Location) (dumps []adapter.Dump, unknown int, err error) {
+	s := splitter{formats: Formats(), zone: zone}
+	if err := s.read(bytes.NewReader(content)); err != nil {
+		return nil, 0, err
+	}
+	for _, t := range s.found {
+		if t.format.Parse == nil {
+			continue
+		}
+		section := Section{t.time, t.line, t.format, bytes.NewReader(content), t.begin, t.end, t.torn}
+		dumps = append(dumps, section.Dump())
+	}
+	return dumps, s.unknown, nil
+}
+
+// Sources names the formats of the dumps in a text, in their order, each once.
+func Sources(content []byte) []string {
+	s := splitter{formats: Formats(), zone: time.UTC}
+	if err := s.read(bytes.NewReader(content)); err != nil {
+		return nil
+	}
+	var sources []string
+	for _, t := range s.found {
+		if !slices.Contains(sources, t.format.Source) {
+			sources = append(sources, t.format.Source)
+		}
+	}
+	return sources
+}
+
 func (r *Recording) find(zone *time.Location) error {
 	info, err := r.file.Stat()
 	if err != nil {
@@ -103,7 +137,7 @@ func (r *Recording) find(zone *time.Location) error {
 		return err
 	}
 	if len(s.found) == 0 {
-		return errors.New("it holds no dump of Cilium, iptables-save, nft -j or ipvsadm")
+		return errors.New("it holds no dump of Fairlead, Cilium, iptables-save, nft -j or ipvsadm")
 	}
 	if s.unknown > 0 {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("%s: %d lines belong to no dump that fairlead knows, the first is line %d", r.file.Name(), s.unknown, s.firstUnknown))
