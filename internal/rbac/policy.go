@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rbac says who may do what, from the objects of Kubernetes'
+// role-based access control, and what the components of a cluster's network
+// cannot do without.
+//
+// It evaluates objects as the API server's authorizer does, and changes none.
+// Where the objects come from may not enter, nor other authorizers: that
+// nothing here allows a request does not say that the API server refuses it.
+package rbac
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// masters is the group to which the API server denies nothing, whatever the
+// objects say.
+const masters = "system:masters"
+
+// User is somebody who makes requests, as the API server sees him.
+type User struct {
+	Name   string
+	Groups []string
+}
+
+// ServiceAccount is the user that a pod with this service account is.
+func ServiceAccount(namespace, name string) User {
+	return User{
+		Name:   "system:serviceaccount:" + namespace + ":" + name,
+		Groups: []string{"system:authenticated", "system:serviceaccounts", "system:serviceaccounts:" + namespace},
+	}
+}
+
+// AccountOf is the namespace and the name of the service account that a user
+// is; empty if he is none.
+func AccountOf(user string) (namespace, name string) {
+	rest, is := strings.CutPrefix(user, "system:serviceaccount:")
+	if !is {
+		return "", ""
+	}
+	namespace, name, _ = strings.Cut(rest, ":")
+	return namespace, name
+}
+
+// Request is one thing that a user wants to do to a resource.
+type Request struct {
+	Verb     string
+	Group    string // "" is the core group
+	Resource string // also RESOURCE/SUBRESOURCE
+	// Namespace is "" for a resource that has none, and for all namespaces.
+	Namespace string
+	Name      string // "" for all, and for one that is yet to be made
+}
+
+// String is as people say it: list endpointslices.discovery.k8s.io.
+func (r Request) String() string {
+	s := r.Verb + " " + GroupResource(r.Group, r.Resource)
+	if r.Name != "" {
+		s += fmt.Sprintf(" %q", r.Name)
+	}
+	if r.Namespace != "" {
+		s += " in " + r.Namespace
+	}
+	return s
+}
+
+// GroupResource names a resource as kubectl does: RESOURCE[.GROUP][/SUBRESOURCE].
+func GroupResource(group, resource string) string {
+	if group == "" {
+		return resource
+	}
+	resource, sub, has := strings.Cut(resource, "/")
+	if !has {
+		return resource + "." + group
+	}
+	return resource + "." + group + "/" + sub
+}
+
+// Ref names a role or a binding. Namespace is "" for those of the cluster.
+type Ref struct {
+	Kind, Namespace, Name string
+}
+
+// String is KIND NAME, or KIND NAMESPACE/NAME.
+func (r Ref) String() string {
+	if r.Namespace == "" {
+		return r.Kind + " " + r.Name
+	}
+	return r.Kind + " " + r.Namespace + "/" + r.Name
+}
+
+// Binding gives a user the rules of a role.
+type Binding struct {
+	Ref  Ref
+	Role Ref
+	// Missing is that there is no such role, so that the binding gives nothing.
+	Missing bool
+
+	rules []rbacv1.PolicyRule
+}
+
+// Grant is why a request is allowed. It is empty for who is allowed everything.
+type Grant struct {
+	Binding Ref
+	Role    Ref
+	Rule    rbacv1.PolicyRule
+}
+
+// Policy is what a set of objects allows. It keeps no part of them but rules.
+type Policy struct {
+	roles     map[Ref][]rbacv1.PolicyRule
+	bySubject map[rbacv1.Subject][]Binding // kind, name, and of accounts the namespace
+	bindings  map[Ref]bool
+}
+
+// New makes a policy of objects. The rules of an aggregated ClusterRole are
+// those that stand in it, as for the API server.
+func New(roles []*rbacv1.Role, roleBindings []*rbacv1.RoleBinding, clusterRoles []*rbacv1.ClusterRole, clusterRoleBindings []*rbacv1.ClusterRoleBinding) *Policy {
+	p := &Policy{roles: map[Ref][]rbacv1.PolicyRule{}, bySubject: map[rbacv1.Subject][]Binding{}, bindings: map[Ref]bool{}}
+	for _, r := range roles {
+		p.roles[Ref{"Role", r.Namespace, r.Name}] = r.Rules
+	}
+	for _, r := range clusterRoles {
+		p.roles[Ref{"ClusterRole", "", r.Name}] = r.Rules
+	}
+	for _, b := range clusterRoleBindings {
+		p.bind(Ref{"ClusterRoleBinding", "", b.Name}, b.RoleRef, b.Subjects)
+	}
+	for _, b := range roleBindings {
+		p.bind(Ref{"RoleBinding", b.Namespace, b.Name}, b.RoleRef, b.Subjects)
+	}
+	return p
+}
+
+func (p *Policy) bind(binding Ref, to rbacv1.RoleRef, subjects []rbacv1.Subject) {
+	role := Ref{Kind: to.Kind, Name: to.Name}
+	if to.Kind == "Role" {
+		role.Namespace = binding.Namespace
+	}
+	rules, exists := p.roles[role]
+	b := Binding{Ref: binding, Role: role, Missing: !exists, rules: rules}
+	p.bindings[binding] = true
+	for _, s := range subjects {
+		key := rbacv1.Subject{Kind: s.Kind, Name: s.Name}
+		if s.Kind == rbacv1.ServiceAccountKind {
+			key.Namespace = cmp.Or(s.Namespace, binding.Namespace)
+		}
+		p.bySubject[key] = append(p.bySubject[key], b)
+	}
+}
+
+// Exists says whether there is such a role or binding.
+func (p *Policy) Exists(r Ref) bool {
+	_, role := p.roles[r]
+	return role || p.bindings[r]
+}
+
+// Bindings are those that name a user or one of his groups, those of the whole
+// cluster first.
+func (p *Policy) Bindings(u User) []Binding {
+	out := slices.Clone(p.bySubject[rbacv1.Subject{Kind: rbacv1.UserKind, Name: u.Name}])
+	if namespace, name := AccountOf(u.Name); name != "" {
+		out = append(out, p.bySubject[rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}]...)
+	}
+	for _, g := range u.Groups {
+		out = append(out, p.bySubject[rbacv1.Subject{Kind: rbacv1.GroupKind, Name: g}]...)
+	}
+	slices.SortStableFunc(out, func(a, b Binding) int {
+		return cmp.Or(cmp.Compare(a.Ref.Namespace, b.Ref.Namespace), cmp.Compare(a.Ref.Name, b.Ref.Name))
+	})
+	return slices.CompactFunc(out, func(a, b Binding) bool { return a.Ref == b.Ref })
+}
+
+// May says whether a user may do something, and what allows it.
+func (p *Policy) May(u User, r Request) (Grant, bool) {
+	if slices.Contains(u.Groups, masters) {
+		return Grant{}, true
+	}
+	for _, b := range p.Bindings(u) {
+		if b.Ref.Namespace != "" && b.Ref.Namespace != r.Namespace {
+			continue
+		}
+		for _, rule := range b.rules {
+			if allows(rule, r) {
+				return Grant{b.Ref, b.Role, rule}, true
+			}
+		}
+	}
+	return Grant{}, false
+}
+
+func allows(rule rbacv1.PolicyRule, r Request) bool {
+	return contains(rule.Verbs, r.Verb) && contains(rule.APIGroups, r.Group) && covers(rule.Resources, r.Resource) &&
+		(len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, r.Name))
+}
+
+func contains(list []string, s string) bool {
+	return slices.Contains(list, "*") || slices.Contains(list, s)
+}
+
+// covers says whether a rule's resources take one in: a resource does not take
+// in its subresources, and */SUB is that subresource of all.
+func covers(list []string, resource string) bool {
+	if contains(list, resource) {
+		return true
+	}
+	_, sub, has := strings.Cut(resource, "/")
+	return has && slices.Contains(list, "*/"+sub)
+}
