@@ -182,6 +182,21 @@ func (c *Client) REST() *rest.Config {
 	return &rest.Config{Host: anyEndpoint, Transport: c, QPS: c.config.QPS, UserAgent: c.config.UserAgent}
 }
 
+// Direct returns a configuration of the endpoint in use, for what does not send
+// requests but opens connections of its own, as commands in pods do. It is good
+// for as long as the endpoint is.
+func (c *Client) Direct() (*rest.Config, error) {
+	l, _, _ := c.inUse()
+	if l == nil {
+		return nil, c.unreachable()
+	}
+	config := rest.CopyConfig(c.config)
+	config.Host = l.url.String()
+	config.ServerName = l.tls.ServerName
+	config.Dial = c.dialer.DialContext
+	return config, nil
+}
+
 // Learn replaces the addresses that a source named. The first one of the file
 // is the last that was good. An empty list is ignored: that nothing is named any
 // more does not make what was named before wrong.
