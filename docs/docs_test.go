@@ -157,3 +157,56 @@ func TestLinks(t *testing.T) {
 		}
 	}
 }
+
+// A room that the page about the house does not name is a room whose rules
+// nobody knows. What stands below a room that is named is a part of it; but the
+// doctor has rooms within.
+func TestEveryRoomIsInTheArchitecture(t *testing.T) {
+	page, err := os.ReadFile("architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	within := map[string]bool{"doctor/checks": true, "doctor/doctortest": true} // folders of the room above
+	for _, pattern := range []string{"*", "doctor/*"} {
+		folders, err := filepath.Glob(filepath.Join("../internal", pattern, "*.go"))
+		if err != nil || len(folders) == 0 {
+			t.Fatalf("there are no rooms %s: %v", pattern, err)
+		}
+		for _, file := range folders {
+			room, err := filepath.Rel("../internal", filepath.Dir(file))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !within[room] && !strings.Contains(string(page), "`internal/"+room+"`") {
+				t.Errorf("architecture.md does not name internal/%s", room)
+				within[room] = true // once
+			}
+		}
+	}
+}
+
+// Each module that the project asks for has its reason on the page.
+func TestEveryDependencyHasAReason(t *testing.T) {
+	page, err := os.ReadFile("architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, found := strings.Cut(string(page), "| module | why |")
+	if !found {
+		t.Fatal("architecture.md has no table of modules")
+	}
+	text, err := os.ReadFile("../go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := regexp.MustCompile(`(?m)^\t(\S+) v\S+$`).FindAllStringSubmatch(string(text), -1)
+	if len(asked) == 0 {
+		t.Fatal("go.mod asks for nothing")
+	}
+	for _, m := range asked {
+		name := regexp.MustCompile(`/v\d+$`).ReplaceAllString(m[1], "")
+		if last := name[strings.LastIndex(name, "/")+1:]; !strings.Contains(table, last) {
+			t.Errorf("architecture.md has no reason for %s", m[1])
+		}
+	}
+}

@@ -9,11 +9,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fairlead-io/fairlead/internal/api"
+	"github.com/fairlead-io/fairlead/internal/collect"
 	"github.com/fairlead-io/fairlead/internal/datapath"
 )
 
 // defaultPinPath is where an agent pins its maps unless told otherwise.
-const defaultPinPath = "/sys/fs/bpf/fairlead"
+const defaultPinPath = collect.DefaultPins
 
 // pinPathEnv names the pin path where --pin-path does not.
 const pinPathEnv = "FAIRLEAD_PIN_PATH"

@@ -5,10 +5,10 @@ package cli
 import (
 	"slices"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/fairlead-io/fairlead/internal/api"
+	"github.com/fairlead-io/fairlead/internal/printable"
 )
 
 // column is one column of a table. Wide columns show with -o wide only.
@@ -54,17 +54,7 @@ func (t *table) add(cells ...string) {
 
 // clean keeps names and messages that others wrote from steering the terminal,
 // and from breaking a line.
-func clean(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsSpace(r) {
-			return ' '
-		}
-		if !unicode.IsPrint(r) {
-			return '?'
-		}
-		return r
-	}, text)
-}
+func clean(text string) string { return printable.Line(text) }
 
 const columnGap = "   "
 

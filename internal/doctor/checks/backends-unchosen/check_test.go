@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package backendsunchosen
+
+import (
+	"testing"
+
+	"github.com/fairlead-io/fairlead/internal/doctor"
+	"github.com/fairlead-io/fairlead/internal/doctor/doctortest"
+)
+
+func TestCases(t *testing.T) { doctortest.Run(t, []doctor.Check{Check()}, "testdata") }
