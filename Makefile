@@ -12,7 +12,7 @@ $(error Go is missing: install the version that go.mod names from https://go.dev
 endif
 
 # Tests and demo load programs into the kernel and make network namespaces.
-NEED_ROOT := $(filter test soak demo demo-incident-1 bench e2e e2e-replay,$(MAKECMDGOALS))
+NEED_ROOT := $(filter test soak demo demo-incident-1 bench e2e e2e-replay e2e-doctor,$(MAKECMDGOALS))
 ifneq ($(NEED_ROOT),)
 ifneq ($(shell id -u),0)
 $(error `make $(firstword $(NEED_ROOT))` runs as root: try `sudo make $(firstword $(NEED_ROOT))`)
@@ -105,6 +105,10 @@ e2e: cluster ## run upstream's tests on a cluster of three nodes (root; see test
 .PHONY: e2e-replay
 e2e-replay: cluster ## replay the API server's incident on such a cluster (root)
 	bin/cluster -replay
+
+.PHONY: e2e-doctor
+e2e-doctor: cluster ## run fairlead doctor on such a cluster, well and with faults (root)
+	bin/cluster -doctor -proxy '$(PROXY)'
 
 # The program runs in pods, too, which have no libraries for it.
 .PHONY: cluster

@@ -168,6 +168,7 @@ func TestConfigurationFiles(t *testing.T) {
 		"objects.yaml":    map[string]any{"Machines": machines(), "DNS": dnsServiceIP, "Server": controlIP},
 		"intranet.yaml":   map[string]any{"Server": controlIP},
 		"clients.yaml":    map[string]any{"Program": "/program", "Notes": "/notes", "Targets": clientTargets()},
+		"patients.yaml":   map[string]any{"Image": patientsImage, "Web": web, "Proxy": "fairlead", "Label": "app.kubernetes.io/name", "Program": "/program"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text, err := render(name, data)

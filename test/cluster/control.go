@@ -59,6 +59,9 @@ func control(ctx context.Context, o options) error {
 	if c.replay.on {
 		return c.playIncident(ctx)
 	}
+	if c.doctor {
+		return c.consult(ctx)
+	}
 	if c.waits() {
 		return c.wait(ctx)
 	}
@@ -156,7 +159,7 @@ func (c *controller) startNodes(ctx context.Context) error {
 			Self: m, Cgroup: nodeCgroup(m.Name), DNS: dnsServiceIP, PodCIDR: podCIDR,
 			Proxy: c.proxy.name, Cache: c.cache, Checkout: c.checkout,
 			Kubeconfig: c.kubeconfig(nodeUser(m)), ProxyKubeconfig: c.kubeconfig(proxyUser.name),
-			KeepProxy: c.replay.on, ProxyFlags: c.replay.agentFlags(),
+			KeepProxy: c.replay.on || c.doctor, ProxyFlags: c.replay.agentFlags(),
 		}
 		for _, other := range machines() {
 			if other != m {

@@ -80,11 +80,12 @@ type options struct {
 	sets   []set
 	focus  string
 	replay replayOptions
+	doctor bool // it is run, well and with faults, instead of any test
 	folders
 }
 
 // waits says whether the cluster is for the user, who ends it.
-func (o options) waits() bool { return len(o.sets) == 0 && !o.replay.on }
+func (o options) waits() bool { return len(o.sets) == 0 && !o.replay.on && !o.doctor }
 
 func withOptions(args []string, do func(options) error) error {
 	flags := flag.NewFlagSet("cluster", flag.ContinueOnError)
@@ -94,6 +95,7 @@ func withOptions(args []string, do func(options) error) error {
 	cache := flags.String("cache", "", "folder of programs and images")
 	var o options
 	o.replay.addTo(flags)
+	flags.BoolVar(&o.doctor, "doctor", false, "run fairlead doctor on the cluster, well and with faults, instead of tests")
 	var usage bytes.Buffer
 	flags.SetOutput(&usage)
 	err := flags.Parse(args)
@@ -128,7 +130,10 @@ func (o *options) find(cache, proxyName, setNames string) (err error) {
 	if err := o.replay.check(o.proxy.name); err != nil {
 		return err
 	}
-	if o.replay.on {
+	if o.replay.on && o.doctor {
+		return errors.New("-replay and -doctor exclude each other")
+	}
+	if o.replay.on || o.doctor {
 		return nil // it is played instead of any set
 	}
 	o.sets, err = findSets(setNames)

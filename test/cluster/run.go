@@ -43,6 +43,9 @@ func run(ctx context.Context, o options, args []string) error {
 	if err := errors.Join(err, goHome()); err != nil {
 		return err
 	}
+	if o.doctor {
+		return nil // it has said what it found
+	}
 	if o.replay.on {
 		return publishReplay(o)
 	}

@@ -87,6 +87,13 @@ func TestHealthOnKubernetes(t *testing.T) {
 		n.wantProbes(t, 200, 200, true)
 		wants(t, n.other, at(), verdict(200, "web", 1, true))
 		n.wantMetric(t, `fairlead_source_stale{kind="EndpointSlice",reason="",resource="",verb=""}`, "0")
+		// A server that has just started may have told the agent that it is not ready.
+		rig.Eventually(t, func() error {
+			if s := n.Status(t); !s.Healthy {
+				return fmt.Errorf("status: %v", s.Findings)
+			}
+			return nil
+		})
 	})
 
 	t.Run("the node is being deleted (R30)", func(t *testing.T) {
