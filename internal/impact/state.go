@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"iter"
 	"slices"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -70,6 +71,7 @@ type State struct {
 	dependents map[types.UID][]*Object
 	inside     map[string][]*Object // by namespace
 	unknown    map[schema.GroupResource]string
+	indexes    sync.Map // of *index[T] to func() T
 }
 
 // NewState is a state without objects, as of a moment.
