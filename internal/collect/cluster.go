@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 
 	"github.com/fairlead-io/fairlead/internal/apiserver"
 	"github.com/fairlead-io/fairlead/internal/evidence"
@@ -84,9 +85,10 @@ func (l list) record() evidence.Record {
 
 // cluster is an API server's clients.
 type cluster struct {
-	way     *apiserver.Client
-	typed   kubernetes.Interface
-	dynamic dynamic.Interface
+	way      *apiserver.Client
+	typed    kubernetes.Interface
+	dynamic  dynamic.Interface
+	metadata metadata.Interface
 
 	// pods are those there were in the beginning; podsErr is why they are not
 	// known.
@@ -103,7 +105,11 @@ func newCluster(way *apiserver.Client) (*cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("making a client for %s: %w", way, err)
 	}
-	return &cluster{way: way, typed: typed, dynamic: objects}, nil
+	names, err := metadata.NewForConfig(way.REST())
+	if err != nil {
+		return nil, fmt.Errorf("making a client for %s: %w", way, err)
+	}
+	return &cluster{way: way, typed: typed, dynamic: objects, metadata: names}, nil
 }
 
 // findPods lists what runs, to know whose logs to read and whom to ask.
@@ -138,7 +144,7 @@ func (c *cluster) sources(ctx context.Context) group {
 	for _, l := range lists() {
 		all = append(all, source{l.record(), func(ctx context.Context) (output, error) { return c.list(ctx, l) }})
 	}
-	return append(all, c.access()...)
+	return append(append(all, c.releases()), c.access()...)
 }
 
 // answers says whether an API server does, be it with a refusal.

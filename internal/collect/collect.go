@@ -6,8 +6,9 @@
 //
 // It asks, bounds what it gets, and writes down by which command a person would
 // get the same. It changes nothing on a node or in a cluster, and never asks for
-// Secrets. What an answer means may not enter; a source that fails is a record
-// that says why, and never the end of a collection.
+// what is in a Secret: of those that Helm keeps it takes names and labels, if the
+// user may list Secrets anyway. What an answer means may not enter; a source that
+// fails is a record that says why, and never the end of a collection.
 package collect
 
 import (

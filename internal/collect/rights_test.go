@@ -50,6 +50,21 @@ spec:
   containers: [{name: cilium-agent, image: cilium}]
 `
 
+// releaseYAML is a Secret of Helm's, which somebody changed by hand, and one of an
+// app's.
+const releaseYAML = `apiVersion: v1
+kind: Secret
+metadata:
+  name: sh.helm.release.v1.cilium.v3
+  namespace: kube-system
+  labels: {owner: helm, name: cilium, version: "3", status: deployed, note: planted}
+  annotations: {kubectl.kubernetes.io/last-applied-configuration: '{"data":{"release":"cGxhbnRlZA=="}}'}
+type: helm.sh/release.v1
+data: {release: cGxhbnRlZA==}
+---
+{apiVersion: v1, kind: Secret, metadata: {name: of-an-app, namespace: kube-system}, data: {password: cGxhbnRlZA==}}
+`
+
 // TestRights collects as a user who may do what deploy/doctor.yaml allows.
 func TestRights(t *testing.T) {
 	cluster := kube.Start(t)
@@ -77,6 +92,9 @@ func TestRights(t *testing.T) {
 	t.Run("the manifest's rights are enough for all that is asked of the API", func(t *testing.T) {
 		records := collected(t)
 		for _, r := range records {
+			if r.Path == "1/objects/_helm-releases.json" {
+				continue
+			}
 			// There is no kubelet that has the pod's logs.
 			if strings.Contains(r.Error, "forbidden") || r.Kind != evidence.Log && r.Error != "" {
 				t.Errorf("%s: %s", r.Path, r.Error)
@@ -91,6 +109,30 @@ func TestRights(t *testing.T) {
 		}
 		find(t, records, "logs/n1/kube-system_cilium-abcde_cilium-agent.log")
 		find(t, records, "logs/n1/kube-system_cilium-abcde_cilium-agent.previous.log")
+	})
+	t.Run("Helm releases are left out, in one line, where Secrets may not be listed", func(t *testing.T) {
+		r := find(t, collected(t), "1/objects/_helm-releases.json")
+		if !strings.Contains(r.Error, "may not list Secrets") || len(r.Content) > 0 {
+			t.Errorf("%+v %s", r, r.Content)
+		}
+	})
+	t.Run("of Helm's Secrets names and labels are taken, and nothing that is in them", func(t *testing.T) {
+		cluster.Apply(releaseYAML)
+		b, err := Collect(t.Context(), Config{API: reach(t, cluster.Kubeconfig), Samples: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := find(t, b.Records, "1/objects/_helm-releases.json")
+		if r.Error != "" || !strings.Contains(string(r.Content), `"name":"sh.helm.release.v1.cilium.v3"`) || !strings.Contains(string(r.Content), `"status":"deployed"`) {
+			t.Errorf("%+v %s", r, r.Content)
+		}
+		for _, r := range b.Records {
+			for _, planted := range []string{"cGxhbnRlZA==", "planted", "of-an-app"} {
+				if strings.Contains(string(r.Content), planted) {
+					t.Errorf("%s has %q", r.Path, planted)
+				}
+			}
+		}
 	})
 	t.Run("the API server is asked what Cilium's agent may do", func(t *testing.T) {
 		r := find(t, collected(t), "1/access.json")

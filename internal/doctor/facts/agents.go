@@ -148,7 +148,14 @@ func readConntrack(_ *Case, s *Sample, r *evidence.Record) error {
 
 // readEvents reads events of a journal, one JSON value after another. Those
 // before a broken one stand.
+// journalPath is the path of a journal in the command that reads its events, if
+// it needs no quotes.
+var journalPath = regexp.MustCompile(`^fairlead events ([A-Za-z0-9_./][A-Za-z0-9_./-]*)( |$)`)
+
 func readEvents(c *Case, _ *Sample, r *evidence.Record) error {
+	if m := journalPath.FindStringSubmatch(r.Command); m != nil {
+		c.Journal = m[1]
+	}
 	decoder := json.NewDecoder(bytes.NewReader(r.Content))
 	var err error
 	for {

@@ -28,8 +28,10 @@ type Case struct {
 	// Noted is that the records say themselves when they were collected. If not,
 	// their times are those of files, which may have been copied since.
 	Noted bool
-	// Events are what a journal tells, oldest first.
-	Events []journal.Event
+	// Events are what a journal tells, oldest first, and Journal is its path where
+	// it was read; "": that is not known.
+	Events  []journal.Event
+	Journal string
 	// Unread are the records that could not be read, or only in part.
 	Unread []Unread
 }

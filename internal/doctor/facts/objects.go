@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/fairlead-io/fairlead/internal/evidence"
@@ -33,6 +34,9 @@ type Objects struct {
 	RoleBindings        []*rbacv1.RoleBinding
 	ClusterRoles        []*rbacv1.ClusterRole
 	ClusterRoleBindings []*rbacv1.ClusterRoleBinding
+	// Releases are the revisions of Helm releases, by the labels of what Helm keeps
+	// them in.
+	Releases []*metav1.PartialObjectMetadata
 	// Others are of kinds that Fairlead has no types of.
 	Others []*unstructured.Unstructured
 

@@ -50,6 +50,7 @@ func kinds() map[string]kind {
 		"rbac.authorization.k8s.io/v1 RoleBinding":        {"rolebindings.rbac.authorization.k8s.io", namespaced, into(func(o *Objects) *[]*rbacv1.RoleBinding { return &o.RoleBindings })},
 		"rbac.authorization.k8s.io/v1 ClusterRole":        {"clusterroles.rbac.authorization.k8s.io", clusterWide, into(func(o *Objects) *[]*rbacv1.ClusterRole { return &o.ClusterRoles })},
 		"rbac.authorization.k8s.io/v1 ClusterRoleBinding": {"clusterrolebindings.rbac.authorization.k8s.io", clusterWide, into(func(o *Objects) *[]*rbacv1.ClusterRoleBinding { return &o.ClusterRoleBindings })},
+		"meta.k8s.io/v1 PartialObjectMetadata":            {"helm-releases", namespaced, into(func(o *Objects) *[]*metav1.PartialObjectMetadata { return &o.Releases })},
 	}
 }
 

@@ -334,3 +334,22 @@ func TestWorld(t *testing.T) {
 		}
 	})
 }
+
+func TestTheJournalOfEventsIsKnownByItsCommand(t *testing.T) {
+	for command, want := range map[string]string{
+		"fairlead events /var/lib/fairlead/journal.db --since 2026-01-03T12:00:00Z -o json": "/var/lib/fairlead/journal.db",
+		"fairlead events journal.db":                   "journal.db",
+		"fairlead events -o json":                      "",
+		"fairlead events $(id) --since x":              "",
+		"fairlead events 'a b.db' --since x":           "",
+		"curl x; fairlead events journal.db":           "",
+		"fairlead events journal.db;id --since x":      "",
+		"fairlead events --apply --since x -o json":    "",
+		"fairlead events journal.db\n--kind secrets x": "",
+	} {
+		b := &evidence.Bundle{Records: []evidence.Record{{Path: "events.json", Kind: evidence.Events, Command: command}}}
+		if c := Read(b); c.Journal != want {
+			t.Errorf("%q: %q, want %q", command, c.Journal, want)
+		}
+	}
+}

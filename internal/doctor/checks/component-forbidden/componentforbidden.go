@@ -64,7 +64,7 @@ func find(c *facts.Case) []doctor.Finding {
 	}
 	var out []doctor.Finding
 	for _, r := range byUser {
-		out = append(out, r.finding())
+		out = append(out, r.finding(permissions.Objects))
 	}
 	slices.SortFunc(out, func(a, b doctor.Finding) int { return cmp.Compare(a.Subject, b.Subject) })
 	return out
@@ -109,7 +109,7 @@ func (r *refusals) take(l *facts.Log, line facts.Line, d rbac.Denial, dated bool
 	}
 }
 
-func (r *refusals) finding() doctor.Finding {
+func (r *refusals) finding(o *facts.Objects) doctor.Finding {
 	namespace, account := rbac.AccountOf(r.user)
 	name := namespace + "/" + account
 	slices.Sort(r.nodes)
@@ -130,9 +130,21 @@ func (r *refusals) finding() doctor.Finding {
 	for _, l := range r.logs[:min(len(r.logs), mostLogs)] {
 		f.Evidence = append(f.Evidence, doctor.Excerpt(l.Record, r.lines[l]...))
 	}
-	f.Remedy = []doctor.Remedy{{Text: "See what it may do, and let its installer put its role and binding back.", Commands: []string{
+	if release, of := r.release(o, namespace, account); of {
+		f.Remedy = append(f.Remedy, release.Restore())
+	}
+	f.Remedy = append(f.Remedy, doctor.Remedy{Text: "See what it may do, and let its installer put its role and binding back.", Commands: []string{
 		printable.Command("kubectl", "auth", "can-i", "--list", "--as", r.user),
 		printable.Command("kubectl", "auth", "can-i", r.requests[0].Verb, rbac.GroupResource(r.requests[0].Group, r.requests[0].Resource), "--as", r.user, "--all-namespaces"),
-	}}}
+	}})
 	return f
+}
+
+// release is that of the component, or of whoever else the account is for.
+func (r *refusals) release(o *facts.Objects, namespace, account string) (parts.Release, bool) {
+	part := r.part
+	if !r.isPart {
+		part = parts.Part{Namespace: namespace, Account: account}
+	}
+	return part.Release(o)
 }

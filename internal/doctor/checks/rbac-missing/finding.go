@@ -195,12 +195,29 @@ func (k *known) lines(p *parts.Part) (doctor.Evidence, bool) {
 }
 
 func (k *known) remedy(p *parts.Part, f *fault, lacking []rbac.Request) []doctor.Remedy {
-	out := []doctor.Remedy{{Text: "Put back as much as gets it going, for this account alone.", Commands: []string{apply(k.manifest(p, f, lacking))}}}
-	out = append(out, k.repair(p))
+	out := k.restore(p, f)
+	out = append(out, doctor.Remedy{Text: "Put back as much as gets it going, for this account alone.", Commands: []string{apply(k.manifest(p, f, lacking))}}, k.repair(p))
 	if restart := p.Restart(); restart != "" {
 		out = append(out, doctor.Remedy{Text: "Start it anew, and wait until it runs.", Commands: []string{restart, strings.Replace(restart, "rollout restart", "rollout status", 1)}})
 	}
 	return out
+}
+
+// restore puts back, from where it is known, what is missing as a whole. What
+// lacks a rule only is there, and left alone.
+func (k *known) restore(p *parts.Part, f *fault) []doctor.Remedy {
+	whole := f.noRole || f.noBinding || !f.known
+	release, of := p.Release(k.Objects)
+	switch {
+	case of && whole:
+		return []doctor.Remedy{release.Restore()}
+	case of:
+		return []doctor.Remedy{release.Compare()}
+	}
+	if recorded, has := parts.RestoreRecorded(k.c, f.role, f.binding); has && whole {
+		return []doctor.Remedy{recorded}
+	}
+	return nil
 }
 
 func apply(manifest string) string { return "kubectl apply --filename - <<'EOF'\n" + manifest + "EOF" }
