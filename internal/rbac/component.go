@@ -35,6 +35,8 @@ type Component struct {
 	Needs []rbacv1.PolicyRule `json:"needs"`
 	// Restore are rules that get it going again, if that takes more than Needs.
 	Restore []rbacv1.PolicyRule `json:"restore"`
+	// Local are rules that it needs besides, in its own namespace alone.
+	Local []rbacv1.PolicyRule `json:"local"`
 	// Loses says what stops if it lacks them.
 	Loses string `json:"loses"`
 	// Repair is how its installer puts its roles back: a command, with NAMESPACE
@@ -152,15 +154,20 @@ func Rules(requests []Request) []rbacv1.PolicyRule {
 
 // Summary names requests in few words, the verbs of a resource together.
 func Summary(requests []Request) string {
-	const most = 3
 	var names []string
 	for _, r := range Rules(requests) {
 		names = append(names, strings.Join(r.Verbs, "/")+" "+GroupResource(r.APIGroups[0], r.Resources[0]))
 	}
+	return strings.Join(few(names), ", ")
+}
+
+// few are the first of names, and how many there are besides.
+func few(names []string) []string {
+	const most = 3
 	if len(names) > most+1 {
-		names = append(names[:most:most], fmt.Sprintf("%d more", len(names)-most))
+		return append(names[:most:most], fmt.Sprintf("%d more", len(names)-most))
 	}
-	return strings.Join(names, ", ")
+	return names
 }
 
 // RoleManifest is a ClusterRole as YAML.

@@ -12,6 +12,7 @@ package rbac
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -111,17 +112,25 @@ type Grant struct {
 	Rule    rbacv1.PolicyRule
 }
 
-// Policy is what a set of objects allows. It keeps no part of them but rules.
+// Policy is what a set of objects allows. It keeps no part of them but rules
+// and subjects.
 type Policy struct {
 	roles     map[Ref][]rbacv1.PolicyRule
 	bySubject map[rbacv1.Subject][]Binding // kind, name, and of accounts the namespace
-	bindings  map[Ref]bool
+	byRole    map[Ref][]Ref                // the bindings to it
+	subjects  map[Ref][]rbacv1.Subject     // of a binding
+
+	gone    map[Ref]bool                // roles and bindings that do not count
+	changed map[Ref][]rbacv1.PolicyRule // roles with other rules than those in roles
 }
 
 // New makes a policy of objects. The rules of an aggregated ClusterRole are
 // those that stand in it, as for the API server.
 func New(roles []*rbacv1.Role, roleBindings []*rbacv1.RoleBinding, clusterRoles []*rbacv1.ClusterRole, clusterRoleBindings []*rbacv1.ClusterRoleBinding) *Policy {
-	p := &Policy{roles: map[Ref][]rbacv1.PolicyRule{}, bySubject: map[rbacv1.Subject][]Binding{}, bindings: map[Ref]bool{}}
+	p := &Policy{
+		roles: map[Ref][]rbacv1.PolicyRule{}, bySubject: map[rbacv1.Subject][]Binding{},
+		byRole: map[Ref][]Ref{}, subjects: map[Ref][]rbacv1.Subject{},
+	}
 	for _, r := range roles {
 		p.roles[Ref{"Role", r.Namespace, r.Name}] = r.Rules
 	}
@@ -144,36 +153,118 @@ func (p *Policy) bind(binding Ref, to rbacv1.RoleRef, subjects []rbacv1.Subject)
 	}
 	rules, exists := p.roles[role]
 	b := Binding{Ref: binding, Role: role, Missing: !exists, rules: rules}
-	p.bindings[binding] = true
+	p.byRole[role] = append(p.byRole[role], binding)
+	p.subjects[binding] = nil
 	for _, s := range subjects {
 		key := rbacv1.Subject{Kind: s.Kind, Name: s.Name}
 		if s.Kind == rbacv1.ServiceAccountKind {
 			key.Namespace = cmp.Or(s.Namespace, binding.Namespace)
 		}
 		p.bySubject[key] = append(p.bySubject[key], b)
+		p.subjects[binding] = append(p.subjects[binding], key)
 	}
+}
+
+// Without is the policy without some of its roles and bindings, and with other
+// rules in some ClusterRoles. It costs as much as these, and not as the policy.
+func (p *Policy) Without(gone map[Ref]bool, changed []*rbacv1.ClusterRole) *Policy {
+	out := *p
+	out.gone, out.changed = maps.Clone(p.gone), maps.Clone(p.changed)
+	if out.gone == nil {
+		out.gone = map[Ref]bool{}
+	}
+	maps.Copy(out.gone, gone)
+	if out.changed == nil {
+		out.changed = map[Ref][]rbacv1.PolicyRule{}
+	}
+	for _, r := range changed {
+		out.changed[Ref{Kind: "ClusterRole", Name: r.Name}] = r.Rules
+	}
+	return &out
 }
 
 // Exists says whether there is such a role or binding.
 func (p *Policy) Exists(r Ref) bool {
 	_, role := p.roles[r]
-	return role || p.bindings[r]
+	_, binding := p.subjects[r]
+	return (role || binding) && !p.gone[r]
+}
+
+// Subjects are all that some binding names, in order: kind and name, and of
+// service accounts the namespace.
+func (p *Policy) Subjects() []rbacv1.Subject {
+	var out []rbacv1.Subject
+	for s := range p.bySubject {
+		if len(p.naming(s)) > 0 {
+			out = append(out, s)
+		}
+	}
+	slices.SortFunc(out, CompareSubjects)
+	return out
+}
+
+// CompareSubjects orders subjects by kind, namespace and name.
+func CompareSubjects(a, b rbacv1.Subject) int {
+	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+// SubjectsOf are those that a binding names. The slice is the Policy's.
+func (p *Policy) SubjectsOf(binding Ref) []rbacv1.Subject { return p.subjects[binding] }
+
+// BindingsTo are the bindings that name a role, whether it exists or not.
+func (p *Policy) BindingsTo(role Ref) []Ref {
+	return slices.DeleteFunc(slices.Clone(p.byRole[role]), func(b Ref) bool { return p.gone[b] })
+}
+
+// naming are the bindings that name a subject. The slice is not to be changed.
+func (p *Policy) naming(s rbacv1.Subject) []Binding {
+	all := p.bySubject[s]
+	if len(p.gone) == 0 && len(p.changed) == 0 {
+		return all
+	}
+	var out []Binding
+	for _, b := range all {
+		if p.gone[b.Ref] {
+			continue
+		}
+		if rules, is := p.changed[b.Role]; is {
+			b.rules = rules
+		}
+		if p.gone[b.Role] {
+			b.Missing, b.rules = true, nil
+		}
+		out = append(out, b)
+	}
+	return out
 }
 
 // Bindings are those that name a user or one of his groups, those of the whole
 // cluster first.
 func (p *Policy) Bindings(u User) []Binding {
-	out := slices.Clone(p.bySubject[rbacv1.Subject{Kind: rbacv1.UserKind, Name: u.Name}])
+	out := slices.Clone(p.naming(rbacv1.Subject{Kind: rbacv1.UserKind, Name: u.Name}))
 	if namespace, name := AccountOf(u.Name); name != "" {
-		out = append(out, p.bySubject[rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}]...)
+		out = append(out, p.naming(rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name})...)
 	}
 	for _, g := range u.Groups {
-		out = append(out, p.bySubject[rbacv1.Subject{Kind: rbacv1.GroupKind, Name: g}]...)
+		out = append(out, p.naming(rbacv1.Subject{Kind: rbacv1.GroupKind, Name: g})...)
 	}
 	slices.SortStableFunc(out, func(a, b Binding) int {
 		return cmp.Or(cmp.Compare(a.Ref.Namespace, b.Ref.Namespace), cmp.Compare(a.Ref.Name, b.Ref.Name))
 	})
 	return slices.CompactFunc(out, func(a, b Binding) bool { return a.Ref == b.Ref })
+}
+
+// Rules are all rules that a user's bindings give him, each with what gives it;
+// that of a RoleBinding counts in its namespace alone. Whoever is of
+// system:masters needs none.
+func (p *Policy) Rules(u User) []Grant {
+	var out []Grant
+	for _, b := range p.Bindings(u) {
+		for _, rule := range b.rules {
+			out = append(out, Grant{b.Ref, b.Role, rule})
+		}
+	}
+	return out
 }
 
 // May says whether a user may do something, and what allows it.
@@ -182,16 +273,17 @@ func (p *Policy) May(u User, r Request) (Grant, bool) {
 		return Grant{}, true
 	}
 	for _, b := range p.Bindings(u) {
-		if b.Ref.Namespace != "" && b.Ref.Namespace != r.Namespace {
-			continue
-		}
 		for _, rule := range b.rules {
-			if allows(rule, r) {
-				return Grant{b.Ref, b.Role, rule}, true
+			if g := (Grant{b.Ref, b.Role, rule}); g.allows(r) {
+				return g, true
 			}
 		}
 	}
 	return Grant{}, false
+}
+
+func (g *Grant) allows(r Request) bool {
+	return (g.Binding.Namespace == "" || g.Binding.Namespace == r.Namespace) && allows(g.Rule, r)
 }
 
 func allows(rule rbacv1.PolicyRule, r Request) bool {
