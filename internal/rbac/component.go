@@ -16,12 +16,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Component is a part of a cluster that its network cannot do without.
+// Component is a part of a cluster that its network or its control plane cannot
+// do without.
 type Component struct {
 	ID    string `json:"id"`
 	Title string `json:"title"` // Cilium's agent
 	// Container, Labels, Args and Env are how its pods are known: the name of a
-	// container of theirs, labels, and what that container is started with.
+	// container of theirs, labels, and what that container is started with. A
+	// component without a Container is known by its User alone.
 	Container string            `json:"container"`
 	Labels    map[string]string `json:"labels"`
 	Args      []string          `json:"args"`
@@ -31,16 +33,25 @@ type Component struct {
 	Account string `json:"account"`
 	Role    string `json:"role"`
 	Binding string `json:"binding"`
+	// User is what the API server knows it by where it comes with a certificate of
+	// its own in place of an account, and Groups what such a user is of besides.
+	User   string   `json:"user"`
+	Groups []string `json:"groups"`
 	// Needs are what it cannot work without, in all namespaces.
 	Needs []rbacv1.PolicyRule `json:"needs"`
 	// Restore are rules that get it going again, if that takes more than Needs.
 	Restore []rbacv1.PolicyRule `json:"restore"`
 	// Local are rules that it needs besides, in its own namespace alone.
 	Local []rbacv1.PolicyRule `json:"local"`
-	// Loses says what stops if it lacks them.
+	// Sees is what people would see if it stopped or lacked its needs.
+	Sees string `json:"sees"`
+	// Outage says that the cluster's network, DNS or control plane is down then.
+	Outage bool `json:"outage"`
+	// Loses says what it does not get if it lacks its needs.
 	Loses string `json:"loses"`
 	// Repair is how its installer puts its roles back: a command, with NAMESPACE
-	// and VERSION in place of its own.
+	// and VERSION in place of its own. It is empty where the API server does so, at
+	// its start.
 	Repair string `json:"repair"`
 	// Source is where the needs are known from.
 	Source string `json:"source"`
@@ -49,17 +60,26 @@ type Component struct {
 //go:embed components.yaml
 var componentsYAML []byte
 
+// data is what components.yaml holds.
+type data struct {
+	Version    int         `json:"version"`
+	Components []Component `json:"components"`
+}
+
 // parsed reads the file once: it cannot change.
-var parsed = sync.OnceValue(func() []Component {
-	var out []Component
+var parsed = sync.OnceValue(func() data {
+	var out data
 	if err := yaml.UnmarshalStrict(componentsYAML, &out); err != nil {
 		panic("components.yaml, which a test reads: " + err.Error())
 	}
 	return out
 })
 
-// Components are all that are known.
-func Components() []Component { return slices.Clone(parsed()) }
+// Components are all that are known, those first that people would miss first.
+func Components() []Component { return slices.Clone(parsed().Components) }
+
+// DataVersion is the version of what is known of components.
+func DataVersion() int { return parsed().Version }
 
 // Requests are what the component cannot do without, each by itself.
 func (c *Component) Requests() []Request {
@@ -76,8 +96,16 @@ func (c *Component) Requests() []Request {
 	return out
 }
 
+// AsUser is the component where it comes with a certificate of its own.
+func (c *Component) AsUser() User {
+	return User{Name: c.User, Groups: append([]string{"system:authenticated"}, c.Groups...)}
+}
+
 // Runs says whether a pod is one of the component's.
 func (c *Component) Runs(labels map[string]string, spec *corev1.PodSpec) bool {
+	if c.Container == "" {
+		return false
+	}
 	for key, value := range c.Labels {
 		if labels[key] != value {
 			return false

@@ -31,15 +31,26 @@ func TestComponents(t *testing.T) {
 	ids := map[string]bool{}
 	for _, c := range Components() {
 		t.Run(c.ID+" says how it is known, what it needs, and whence that is known", func(t *testing.T) {
-			if ids[c.ID] || c.Title == "" || c.Container == "" || c.Source == "" {
+			if ids[c.ID] || c.Title == "" || c.Container == "" && c.User == "" || c.Sees == "" || c.Source == "" {
 				t.Errorf("%+v", c)
 			}
-			if len(c.Needs) > 0 && (c.Role == "" || c.Binding == "" || c.Loses == "" || c.Repair == "") {
+			if len(c.Needs) > 0 && (c.Role == "" || c.Binding == "" || c.Loses == "" || c.Container != "" && c.Repair == "") {
 				t.Errorf("%+v", c)
 			}
 		})
 		ids[c.ID] = true
 	}
+	t.Run("the data has a version", func(t *testing.T) {
+		if DataVersion() < 2 {
+			t.Error(DataVersion())
+		}
+	})
+	t.Run("a component without a container is no pod, and is a user", func(t *testing.T) {
+		c := component(t, "kube-scheduler")
+		if c.Runs(nil, &corev1.PodSpec{Containers: []corev1.Container{{}}}) || c.AsUser().Name != "system:kube-scheduler" {
+			t.Errorf("%+v", c)
+		}
+	})
 }
 
 func TestManifest(t *testing.T) {

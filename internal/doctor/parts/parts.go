@@ -184,7 +184,7 @@ func Speaker(all []Part, l *facts.Log) (Part, bool) {
 		}
 	}
 	for _, c := range rbac.Components() {
-		if l.Container == c.Container && (len(c.Labels) == 0 || strings.HasPrefix(name, c.ID)) {
+		if c.Container != "" && l.Container == c.Container && (len(c.Labels) == 0 || strings.HasPrefix(name, c.ID)) {
 			return Part{Component: c, Namespace: namespace, Account: c.Account, Record: l.Record}, true
 		}
 	}
