@@ -97,13 +97,6 @@ func Delete(s *State, roots []*Object, cascade Cascade) *Deletion {
 	return w.Deletion
 }
 
-// refused says that API servers do not let an object be deleted: their
-// admission plugin NamespaceLifecycle keeps three namespaces.
-func refused(o *Object) bool {
-	return o.Resource.GroupResource() == Namespaces &&
-		slices.Contains([]string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic}, o.Name)
-}
-
 // walk finds what goes with what. Every object is followed once and every
 // reference counted once, so that it takes linear time and ends on cycles.
 type walk struct {

@@ -89,7 +89,7 @@ func (c *Case) incomplete() []string {
 			out = append(out, fmt.Sprintf("%s: %s; %s %s not known", gr, c.Unknown(gr), strings.Join(missing, " and "), verb))
 		}
 	}
-	return out
+	return append(out, c.notKnown...)
 }
 
 // mayTake says whether objects of a kind that could not be read may go with

@@ -71,7 +71,8 @@ type Case struct {
 	*State
 	*Deletion
 
-	needed map[schema.GroupResource][]string
+	needed   map[schema.GroupResource][]string
+	notKnown []string
 }
 
 // Need notes that a judgement depends on all objects of a kind being known, and
@@ -81,6 +82,10 @@ func (c *Case) Need(gr schema.GroupResource, what string) {
 		c.needed[gr] = append(c.needed[gr], what)
 	}
 }
+
+// NotKnown notes in a sentence what cannot be judged for any other reason than a
+// kind that could not be read.
+func (c *Case) NotKnown(sentence string) { c.notKnown = append(c.notKnown, sentence) }
 
 // Judge looks at a case from one side.
 type Judge func(*Case) []Consequence
