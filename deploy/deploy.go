@@ -15,4 +15,8 @@ var (
 	//
 	//go:embed recorder.yaml
 	Recorder string
+	// Guard is the admission policy on guarded objects, and its binding.
+	//
+	//go:embed guard.yaml
+	Guard string
 )
