@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # build.sh [cluster]: builds the programs that the tests run (the tools of
-# this folder's go.mod), and with "cluster" all that a whole cluster takes,
+# this folder's go.mod, and helm), and with "cluster" all that a whole cluster takes,
 # into a cache folder named after the Kubernetes version, where package
 # test/kube looks for them:
 #
@@ -26,7 +26,7 @@ mkdir -p "$dir"
 exec 9>"$dir/.lock"
 flock -n 9 || { echo "waiting for another build in $dir" >&2; flock 9; }
 
-inputs=$(cat go.mod go.sum build.sh coredns/* <(go version) | sha256sum | cut -d' ' -f1)
+inputs=$(cat go.mod go.sum build.sh coredns/* helm/* <(go version) | sha256sum | cut -d' ' -f1)
 
 # build NAME COMMAND...: runs the command, which leaves the program in the file
 # that it finds in $out. A finished program appears under its name at once, and
@@ -54,13 +54,14 @@ stamp="-X $x.gitVersion=$version -X $x.gitMajor=$major -X $x.gitMinor=$minor"
 plain() { go build -buildvcs=false -trimpath -ldflags "-s -w" -o "$out" "$1"; }
 stamped() { go build -buildvcs=false -trimpath -ldflags "-s -w $stamp" -o "$out" "k8s.io/kubernetes/$1"; }
 tests() { go test -c -buildvcs=false -trimpath -ldflags "-s -w $stamp" -o "$out" "k8s.io/kubernetes/$1"; }
-inside() { (cd "$1" && plain .); }
+inside() { (cd "$1" && plain "${2:-.}"); }
 native() { gcc -Os -static -DVERSION="$version" -o "$out" "$kubernetes/$1"; }
 
 build etcd plain go.etcd.io/etcd/server/v3
 build kube-apiserver stamped cmd/kube-apiserver
 build kubectl stamped cmd/kubectl
 build kube-proxy stamped cmd/kube-proxy
+build helm inside helm helm.sh/helm/v3/cmd/helm
 [ "${1:-}" = cluster ] || exit 0
 
 kubernetes=$(go list -m -f '{{.Dir}}' k8s.io/kubernetes)
