@@ -56,6 +56,7 @@ func (d *decoder) cloudAudit(w *wrapper, origin string) error {
 		UserAgent:       p.RequestMetadata.UserAgent,
 		Verb:            p.MethodName[strings.LastIndexByte(p.MethodName, '.')+1:],
 		Code:            httpStatus(p.Status.value.Code),
+		Message:         p.Status.value.Message,
 		ResourceVersion: p.Response.value.Metadata.ResourceVersion,
 		Server:          or(origin, w.Cluster.name),
 	}

@@ -58,7 +58,13 @@ type wireRef struct {
 }
 
 type wireStatus struct {
-	Code int `json:"code"`
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+}
+
+// wireAnnotations are the annotations of a record that are read.
+type wireAnnotations struct {
+	Decision string `json:"authorization.k8s.io/decision"`
 }
 
 type wireObject struct {
@@ -70,22 +76,23 @@ type wireObject struct {
 // wire is an audit record, or what may be around one. A requestObject is not
 // named here, so it is passed over without being decoded.
 type wire struct {
-	Level        string            `json:"level"`
-	AuditID      string            `json:"auditID"`
-	Stage        string            `json:"stage"`
-	RequestURI   string            `json:"requestURI"`
-	Verb         string            `json:"verb"`
-	UserAgent    string            `json:"userAgent"`
-	User         loose[wireUser]   `json:"user"`
-	Impersonated loose[wireUser]   `json:"impersonatedUser"`
-	SourceIPs    loose[[]string]   `json:"sourceIPs"`
-	ObjectRef    loose[wireRef]    `json:"objectRef"`
-	Status       loose[wireStatus] `json:"responseStatus"`
-	Response     loose[wireObject] `json:"responseObject"`
-	Received     string            `json:"requestReceivedTimestamp"`
-	Reached      string            `json:"stageTimestamp"`
-	ReceivedTime string            `json:"RequestReceivedTime"`
-	ReachedTime  string            `json:"StageReceivedTime"`
+	Level        string                 `json:"level"`
+	AuditID      string                 `json:"auditID"`
+	Stage        string                 `json:"stage"`
+	RequestURI   string                 `json:"requestURI"`
+	Verb         string                 `json:"verb"`
+	UserAgent    string                 `json:"userAgent"`
+	User         loose[wireUser]        `json:"user"`
+	Impersonated loose[wireUser]        `json:"impersonatedUser"`
+	SourceIPs    loose[[]string]        `json:"sourceIPs"`
+	ObjectRef    loose[wireRef]         `json:"objectRef"`
+	Status       loose[wireStatus]      `json:"responseStatus"`
+	Response     loose[wireObject]      `json:"responseObject"`
+	Annotations  loose[wireAnnotations] `json:"annotations"`
+	Received     string                 `json:"requestReceivedTimestamp"`
+	Reached      string                 `json:"stageTimestamp"`
+	ReceivedTime string                 `json:"RequestReceivedTime"`
+	ReachedTime  string                 `json:"StageReceivedTime"`
 	flat
 	wrapper
 }
@@ -170,6 +177,8 @@ func (w *wire) record(origin string) Record {
 		Namespace:       or(ref.Namespace, w.Namespace),
 		Name:            or(ref.Name, w.Name),
 		Code:            max(w.Status.value.Code, w.Code.value),
+		Message:         w.Status.value.Message,
+		Decision:        w.Annotations.value.Decision,
 		ResourceVersion: w.Response.value.Metadata.ResourceVersion,
 		Server:          or(w.origin(), origin),
 	}

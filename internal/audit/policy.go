@@ -211,7 +211,7 @@ func (g GroupResources) matches(record Record) bool {
 	if len(g.Resources) == 0 {
 		return true
 	}
-	if !anyOrHas(g.ResourceNames, requestedName(record)) {
+	if !anyOrHas(g.ResourceNames, record.RequestedName()) {
 		return false
 	}
 	resource, subresource := record.Resource.Resource, record.Resource.Subresource
@@ -224,14 +224,4 @@ func (g GroupResources) matches(record Record) bool {
 		}
 		return spec == resource+"/*"
 	})
-}
-
-// requestedName is the name in the request's path, which is all that a server
-// knows when it chooses the rule. The name of what is created stands in the
-// object, and comes into the record later.
-func requestedName(record Record) string {
-	if record.Verb == "create" && record.Resource.Subresource == "" {
-		return ""
-	}
-	return record.Name
 }

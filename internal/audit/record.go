@@ -72,8 +72,13 @@ type Record struct {
 	Resource     Resource
 	Namespace    string
 	Name         string
-	// Code is the HTTP status of the answer.
-	Code int
+	// Code is the HTTP status of the answer, and Message what it says of a failure.
+	Code    int
+	Message string
+	// Decision is what the authorizers said: allow or forbid. Nothing is written
+	// of a request that did not come to them, nor by clouds that keep it to
+	// themselves.
+	Decision string
 	// ResourceVersion is that of the object answered with, where the record holds
 	// the object.
 	ResourceVersion string
@@ -102,3 +107,13 @@ func (r Record) Writes() bool {
 
 // Failed says whether the server refused the request or failed at it.
 func (r Record) Failed() bool { return r.Code >= 400 || r.Stage == Panic }
+
+// RequestedName is the name in the request's path, which is all that a server
+// knows when it decides about the request. The name of what is created stands in
+// the object, and comes into the record later.
+func (r Record) RequestedName() string {
+	if r.Verb == "create" && r.Resource.Subresource == "" {
+		return ""
+	}
+	return r.Name
+}
