@@ -107,10 +107,15 @@ func decode64(data []byte) ([]byte, error) {
 		return out[:n], nil
 	case err == nil:
 		return nil, fmt.Errorf("%w: there is nothing", ErrTruncated)
-	case isCorrupt && int(at) >= len(data)-len(data)%4 && len(data)%4 != 0:
+	case isCorrupt && isLetter64(data[min(int(at), len(data)-1)]) && int(at) >= len(data)-4:
 		return nil, fmt.Errorf("%w: its base64 ends within a group", ErrTruncated)
 	}
 	return nil, fmt.Errorf("%w: it is no base64: %w", ErrCorrupt, err)
+}
+
+// isLetter64 tells a group that ends too early from one with another letter.
+func isLetter64(c byte) bool {
+	return c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '+' || c == '/'
 }
 
 func gunzip(data []byte) ([]byte, error) {
