@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package restore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/fairlead-io/fairlead/internal/redact"
+)
+
+// Apply makes what is missing, in the plan's order, and says of each object
+// what became of it. One that fails keeps no other from being made.
+func (c *Cluster) Apply(ctx context.Context, p *Plan, each func(*Item)) error {
+	for _, item := range p.Items {
+		if item.State != Missing {
+			continue
+		}
+		if err := c.create(ctx, item); err != nil {
+			item.become(Failed, "%s", explain(item, err))
+		}
+		each(item)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// create makes an object, unless somebody else has made it meanwhile.
+func (c *Cluster) create(ctx context.Context, item *Item) (err error) {
+	if item.at.coming {
+		if item.at, err = c.awaits(ctx, item.object.GroupVersionKind()); err != nil {
+			return err
+		}
+	}
+	_, err = c.objects(item.at, item.Namespace).Get(ctx, item.Name, metav1.GetOptions{})
+	if err == nil {
+		item.become(Same, "somebody else has made it meanwhile: run restore again to compare it")
+		return nil
+	}
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	if _, err := c.apply(ctx, item.at, item.object.Unstructured, metav1.PatchOptions{}); err != nil {
+		return err
+	}
+	item.State, item.Why = Created, ""
+	if item.Kind == "CustomResourceDefinition" {
+		return c.established(ctx, item.at, item.Name)
+	}
+	return nil
+}
+
+// escalation stands in the refusal of a role or a binding by which a user would
+// give others what he does not have. Rules follow it, of which there are many.
+const escalation = "attempting to grant RBAC permissions not currently held"
+
+// explain says in one line why a request failed, without values of the object:
+// the API server quotes those that it refuses.
+func explain(item *Item, err error) string {
+	switch {
+	case strings.Contains(err.Error(), escalation):
+		return "the API server lets nobody grant permissions that he does not hold himself: do it as a cluster administrator, or as a user who may use the verbs escalate and bind on roles"
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return fmt.Sprintf("namespace %s is being deleted: wait until it is gone, then run restore again", item.Namespace)
+	case apierrors.IsForbidden(err):
+		return "this user may not: " + err.Error()
+	case apierrors.IsConflict(err):
+		return "another field manager has fields of it, and nothing is forced: " + redact.Text(err.Error())
+	}
+	if status := apierrors.APIStatus(nil); item.Kind == "Secret" && apierrors.IsInvalid(err) && errors.As(err, &status) {
+		return "the API server refuses its " + fields(status.Status().Details)
+	}
+	return redact.Text(err.Error())
+}
+
+func fields(details *metav1.StatusDetails) string {
+	if details == nil || len(details.Causes) == 0 {
+		return "fields"
+	}
+	var names []string
+	for _, cause := range details.Causes {
+		names = append(names, cause.Field)
+	}
+	return few(names)
+}
+
+// YAML is the object that is wanted, without the values of secrets.
+func (i *Item) YAML() (string, error) {
+	u := i.object.DeepCopy()
+	redact.New().Object(i.at.resource.Group, i.at.resource.Resource, "", u.Object, nil)
+	text, err := yaml.Marshal(u.Object)
+	if err != nil {
+		return "", fmt.Errorf("write %s as YAML: %w", i, err)
+	}
+	return string(text), nil
+}
