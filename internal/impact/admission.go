@@ -146,7 +146,7 @@ func (c *Case) unanswered(f *fate, behind []hook) []Consequence {
 	}
 	until := "until somebody puts it back"
 	if !f.forGood() {
-		until = "until new pods of it are ready"
+		until = "until new pods are ready"
 	}
 	var out []Consequence
 	for g, list := range rules {
@@ -222,7 +222,7 @@ func writes(rules []admissionv1.RuleWithOperations) string {
 		for _, operation := range r.Operations {
 			operations = append(operations, operationNames[operation])
 		}
-		resources = append(resources, covers(r.Rule)...)
+		resources = append(resources, hookedBy(r.Rule)...)
 	}
 	slices.Sort(operations)
 	operations = slices.Compact(operations)
@@ -238,7 +238,7 @@ var operationNames = map[admissionv1.OperationType]string{
 	admissionv1.Connect: "connections", admissionv1.OperationAll: "writes",
 }
 
-func covers(r admissionv1.Rule) []string {
+func hookedBy(r admissionv1.Rule) []string {
 	var out []string
 	for _, group := range r.APIGroups {
 		for _, resource := range r.Resources {
@@ -304,11 +304,7 @@ func (c *Case) unbindings(name string, gone *Object, ends []*Object) Consequence
 		return q
 	}
 	q.Severity, q.Rank = Breaks, 1
-	for _, o := range ends {
-		if o != gone {
-			q.Affected = append(q.Affected, o.String())
-		}
-	}
+	q.Affected = names(slices.DeleteFunc(slices.Clone(ends), func(o *Object) bool { return !c.stays(o) || !denies(o) }))
 	what := "writes"
 	if read && policy.Spec.MatchConstraints != nil {
 		var rules []admissionv1.RuleWithOperations
@@ -320,7 +316,7 @@ func (c *Case) unbindings(name string, gone *Object, ends []*Object) Consequence
 	q.Title = fmt.Sprintf("opens: %s are no longer checked by ValidatingAdmissionPolicy %s", what, name)
 	var rest []*Object
 	for _, o := range bindings.of(c.State)[name] {
-		if c.stays(o) && o.Resource != nil && p != gone && denies(o) {
+		if c.stays(o) && p != gone && denies(o) {
 			rest = append(rest, o)
 		}
 	}

@@ -4,6 +4,7 @@ package impact
 
 import (
 	"fmt"
+	"slices"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 )
@@ -75,7 +76,7 @@ func (c *Case) groupDown(o *Object, api *APIService, f *fate) Consequence {
 	q := Consequence{Severity: Breaks, Rank: 1, ID: "api-group-down", Objects: f.causes()}
 	until := ""
 	if !f.forGood() {
-		until = " until new pods of it are ready"
+		until = " until new pods are ready"
 	}
 	q.Title = fmt.Sprintf("%s%s: requests for %s/%s are answered with 503, as its server goes", c.withoutGroup(api, &q), until, api.Spec.Group, api.Spec.Version)
 	q.Affected = append([]string{o.String()}, q.Affected...)
@@ -104,4 +105,15 @@ func (c *Case) withoutGroup(api *APIService, q *Consequence) string {
 	q.Affected = names(hit)
 	q.Rank += len(hit)
 	return fmt.Sprintf("%s (%s)", sees, count(len(hit), "autoscaler"))
+}
+
+// autoscalersBy counts the autoscalers that stay and read a kind of metric.
+func (c *Case) autoscalersBy(types ...autoscalingv2.MetricSourceType) []*Object {
+	var out []*Object
+	for o, a := range Contents[*autoscalingv2.HorizontalPodAutoscaler](c.State, Autoscalers) {
+		if c.stays(o) && slices.ContainsFunc(a.Spec.Metrics, func(m autoscalingv2.MetricSpec) bool { return slices.Contains(types, m.Type) }) {
+			out = append(out, o)
+		}
+	}
+	return out
 }

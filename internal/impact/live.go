@@ -72,11 +72,11 @@ func (s *State) upwards(o *Object) []*Object {
 	return chain
 }
 
-// remaker is the controller that stays and makes an object that goes again.
-// Whatever stands above the first one that stays sees to that one.
+// remaker is the controller that stays and makes an object that goes again. A
+// CronJob makes the next Job, and not this one.
 func (c *Case) remaker(o *Object) *Object {
 	for _, up := range c.upwards(o)[1:] {
-		if c.stays(up) && !up.Deleting {
+		if c.stays(up) && !up.Deleting && up.Resource.GroupResource() != CronJobs {
 			return up
 		}
 	}
@@ -151,17 +151,17 @@ func podLabels(o *Object) map[string]string {
 
 // user is what stays and uses something that goes.
 type user struct {
-	*Object      // as people know it
-	pods     int // of it that run and use it
+	*Object            // as people know it
+	pods     []*Object // of it that run and use it
 	how      string
 	optional bool // it does without
 }
 
 func (u user) String() string {
-	if u.Resource.GroupResource() == Pods || u.pods == 0 {
+	if u.Resource.GroupResource() == Pods || len(u.pods) == 0 {
 		return u.Object.String()
 	}
-	return fmt.Sprintf("%s (%s running)", u.Object, count(u.pods, "pod"))
+	return fmt.Sprintf("%s (%s running)", u.Object, count(len(u.pods), "pod"))
 }
 
 // users are those that stay, run or will run, and name an object: pods stand
@@ -184,7 +184,7 @@ func (c *Case) users(of Key) []user {
 		}
 		if r.from.Resource.GroupResource() == Pods && !counted[r.from] {
 			counted[r.from] = true
-			u.pods++
+			u.pods = append(u.pods, r.from)
 		}
 	}
 	out := make([]user, 0, len(found))
@@ -192,7 +192,7 @@ func (c *Case) users(of Key) []user {
 		out = append(out, *u)
 	}
 	slices.SortFunc(out, func(a, b user) int {
-		return cmp.Or(cmp.Compare(b.pods, a.pods), strings.Compare(a.Object.String(), b.Object.String()))
+		return cmp.Or(cmp.Compare(len(b.pods), len(a.pods)), strings.Compare(a.Object.String(), b.Object.String()))
 	})
 	return out
 }
@@ -217,19 +217,15 @@ func (c *Case) needUsers(what string, more ...schema.GroupResource) {
 	}
 }
 
-// makers are the kinds that are made of pods, or make pods.
-var makers = []schema.GroupResource{Pods, Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, CronJobs}
+// makers are the kinds that make pods, the highest first, and pods.
+var makers = []schema.GroupResource{CronJobs, Jobs, Deployments, ReplicaSets, StatefulSets, DaemonSets, Pods}
 
 func podsOf(users []user) int {
 	n := 0
 	for _, u := range users {
-		n += u.pods
+		n += len(u.pods)
 	}
 	return n
-}
-
-func needing(users []user) []user {
-	return slices.DeleteFunc(slices.Clone(users), func(u user) bool { return u.optional })
 }
 
 // names are how people name things, sorted.

@@ -55,10 +55,7 @@ func (c *Case) configGone(o *Object) []Consequence {
 	users := c.users(o.Key())
 	for _, e := range effects {
 		hit := slices.DeleteFunc(slices.Clone(users), func(u user) bool { return !slices.Contains(e.how, u.how) })
-		if e.how[0] == handedDown {
-			hit = c.inService(hit)
-		}
-		if len(hit) > 0 {
+		if hit = c.inService(hit); len(hit) > 0 {
 			out = append(out, c.lacking(o, hit, e))
 		}
 	}
@@ -96,15 +93,36 @@ func (c *Case) lacking(o *Object, users []user, e effect) Consequence {
 	}
 	if n := podsOf(hard); n > 0 && e.id == "needed-to-start" {
 		q.Detail = append(q.Detail, "Pods that run go on with what they read, until one ends or moves.")
+		q.Detail = append(q.Detail, c.writesBehind(hard)...)
 	}
 	for _, u := range hard {
-		if k := component(u.Object); k != nil && k.Outage && u.pods > 0 {
+		if k := component(u.Object); k != nil && k.Outage && len(u.pods) > 0 {
 			q.Severity = Outage
-			q.Title = k.Sees + ", once its pods start anew: " + q.Title
+			q.Title = fmt.Sprintf("%s when %s starts anew: %s", k.Sees, k.Title, q.Title)
 			break
 		}
 	}
 	return q
+}
+
+// writesBehind says which writes fail once those who answer for webhooks do not
+// start again.
+func (c *Case) writesBehind(users []user) []string {
+	var out []string
+	of := served.of(c.State)
+	for _, u := range users {
+		for _, pod := range u.pods {
+			for _, service := range of[pod] {
+				for _, h := range hooks.of(c.State)[service] {
+					if h.fails && c.stays(h.config) && c.concerns(h) {
+						out = append(out, fmt.Sprintf("Then %s are refused: they answer for %s, whose failurePolicy is Fail.", writes(h.rules), h.config))
+					}
+				}
+			}
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // inService are the accounts as which something runs.
@@ -113,9 +131,11 @@ func (c *Case) inService(accounts []user) []user {
 	for _, a := range accounts {
 		if a.Resource.GroupResource() == ServiceAccounts {
 			as := slices.DeleteFunc(c.users(a.Key()), func(u user) bool { return u.how != runsAs })
-			a.pods = podsOf(as)
 			if len(as) == 0 {
 				continue
+			}
+			for _, u := range as {
+				a.pods = append(a.pods, u.pods...)
 			}
 		}
 		out = append(out, a)
@@ -203,17 +223,21 @@ func (c *Case) readByName(o *Object) *Consequence {
 
 // configOf is of the configuration of a component; nil if none of its pods runs.
 func (c *Case) configOf(q *Consequence, o *Object, id string) *Consequence {
+	i := slices.IndexFunc(c.Components(), func(r Running) bool { return r.ID == id })
+	if i < 0 {
+		return nil
+	}
+	k := c.Components()[i]
 	var pods []*Object
-	for _, p := range c.PodsIn(o.Namespace) {
-		if k := component(p.Object); runs(p.Pod) && c.stays(p.Object) && k != nil && k.ID == id {
+	for _, p := range k.Pods {
+		if p.Namespace == o.Namespace && c.stays(p.Object) {
 			pods = append(pods, p.Object)
 		}
 	}
 	if len(pods) == 0 {
 		return nil
 	}
-	k := component(pods[0])
-	q.Severity, q.Rank, q.Affected = severityOf(k), len(pods), names(pods)
-	q.Title = fmt.Sprintf("%s, once its pods start anew: %s (%s) reads %s", k.Sees, k.Title, count(len(pods), "running pod"), o)
+	q.Severity, q.Rank, q.Affected = severityOf(&k.Component), len(pods), names(pods)
+	q.Title = fmt.Sprintf("%s when %s starts anew: it reads %s (%s)", k.Sees, k.Title, o, count(len(pods), "running pod"))
 	return q
 }

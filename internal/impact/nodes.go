@@ -17,12 +17,39 @@ func judgeNodes(c *Case) []Consequence {
 	c.Need(Pods, "what runs on nodes that go")
 	var out []Consequence
 	left, leftPlane := c.readyNodes()
+	var ready []*Object
 	for _, o := range gone {
-		if node, ok := o.Content.(*corev1.Node); ok {
-			out = append(out, c.nodeGone(o, node, left, leftPlane))
+		node, ok := o.Content.(*corev1.Node)
+		switch {
+		case !ok:
+		case !isReady(node):
+			out = append(out, Consequence{Severity: Note, ID: "node-gone", Objects: []*Object{o}, Title: o.String() + " goes; it is not ready"})
+		case left == 0:
+			ready = append(ready, o)
+		default:
+			out = append(out, c.nodeGone(o, node, leftPlane))
 		}
 	}
+	if len(ready) > 0 {
+		out = append(out, c.lastNodes(ready))
+	}
 	return out
+}
+
+// again is what people wait for in vain.
+const again = "A kubelet that runs does not register its node again before it is restarted."
+
+// lastNodes is of all nodes that are ready.
+func (c *Case) lastNodes(nodes []*Object) Consequence {
+	q := Consequence{Severity: Outage, ID: "node-gone", Objects: nodes, Detail: []string{again}}
+	for _, o := range nodes {
+		q.Rank += len(c.evicted(o.Name))
+	}
+	q.Title = fmt.Sprintf("no node is left to run pods: %s %s", some(nodes), verb(len(nodes), "is the only ready one", "are the only ready ones"))
+	if q.Rank > 0 {
+		q.Title += ", and " + count(q.Rank, "pod") + verb(q.Rank, " ends", " end")
+	}
+	return q
 }
 
 // readyNodes counts the ready nodes that stay, and those of the control plane.
@@ -54,20 +81,12 @@ func ofControlPlane(n *corev1.Node) bool {
 	return now || before
 }
 
-func (c *Case) nodeGone(o *Object, node *corev1.Node, left, leftPlane int) Consequence {
-	q := Consequence{Severity: Breaks, ID: "node-gone", Objects: []*Object{o}}
-	again := "A kubelet that runs does not register its node again before it is restarted."
+func (c *Case) nodeGone(o *Object, node *corev1.Node, leftPlane int) Consequence {
+	q := Consequence{Severity: Breaks, ID: "node-gone", Objects: []*Object{o}, Detail: []string{again}}
 	evicted := c.evicted(node.Name)
 	q.Rank = len(evicted)
 	ends := count(q.Rank, "pod") + verb(q.Rank, " ends", " end")
 	switch {
-	case !isReady(node):
-		q.Severity, q.Rank = Note, 0
-		q.Title = o.String() + " goes; it is not ready"
-		return q
-	case left == 0:
-		q.Severity = Outage
-		q.Title = fmt.Sprintf("no node is left that runs pods: %s on %s", ends, o)
 	case leftPlane == 0 && ofControlPlane(node):
 		q.Severity = Outage
 		q.Title = "no ready node of the control plane is left: " + o.String() + " goes"
@@ -77,7 +96,6 @@ func (c *Case) nodeGone(o *Object, node *corev1.Node, left, leftPlane int) Conse
 	default:
 		q.Title = fmt.Sprintf("%s on %s, and only those with a controller start elsewhere", ends, o)
 	}
-	q.Detail = []string{again}
 	return q
 }
 

@@ -176,13 +176,13 @@ func keysOf(set map[*Object]bool) []*Object {
 
 // together names pods by what people know them by.
 func (c *Case) together(pods []*Object) string {
-	count := map[*Object]int{}
+	of := map[*Object][]*Object{}
 	for _, pod := range pods {
-		count[c.top(pod)]++
+		of[c.top(pod)] = append(of[c.top(pod)], pod)
 	}
 	var out []user
-	for top, n := range count {
-		out = append(out, user{Object: top, pods: n})
+	for top, pods := range of {
+		out = append(out, user{Object: top, pods: pods})
 	}
 	return some(out)
 }

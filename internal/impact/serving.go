@@ -63,9 +63,8 @@ type fate struct {
 	before  int  // its ready endpoints
 	after   int  // those that stay
 	back    int  // those that something makes again
-	// lost are those that go, and by are the named objects with which they do.
-	lost []endpoint
-	by   []*Object
+	// by are the named objects with which endpoints go.
+	by []*Object
 }
 
 // ends says that nobody answers any more, where somebody did.
@@ -87,38 +86,61 @@ func (c *Case) fate(key Key) *fate {
 	f := &fate{key: key}
 	f.service, _ = c.Get(key)
 	f.gone = f.service != nil && !c.stays(f.service)
-	seen := map[any]bool{} // a pod of two families is one endpoint
+	best := map[any]prospect{} // a pod in two families of addresses is one endpoint
 	for _, e := range servings.of(c.State)[key] {
 		var id any = e.address
 		if e.pod != nil {
 			id = e.pod
 		}
-		if seen[id] {
+		p, because := c.prospect(e)
+		best[id] = max(best[id], p)
+		if because == nil {
 			continue
 		}
-		seen[id] = true
-		f.before++
-		remade := c.remakes(e.slice)
-		switch {
-		case e.pod != nil && !c.stays(e.pod):
-			f.lose(c, e, e.pod, remade && c.remaker(e.pod) != nil)
-		case !c.stays(e.slice):
-			f.lose(c, e, e.slice, remade)
-		default:
+		if root := c.root(because); !slices.Contains(f.by, root) {
+			f.by = append(f.by, root)
+		}
+	}
+	f.before = len(best)
+	for _, p := range best {
+		switch p {
+		case remains:
 			f.after++
+		case returns:
+			f.back++
 		}
 	}
 	return f
 }
 
-func (f *fate) lose(c *Case, e endpoint, because *Object, back bool) {
-	f.lost = append(f.lost, e)
-	if back {
-		f.back++
+// prospect is what becomes of an endpoint.
+type prospect int
+
+const (
+	vanishes prospect = iota
+	returns           // once something has made it again
+	remains
+)
+
+// prospect is what becomes of an endpoint, and because of which object. A
+// controller writes a slice again before data planes have lost much; the API
+// servers take longer over theirs.
+func (c *Case) prospect(e endpoint) (prospect, *Object) {
+	remade := c.remakes(e.slice)
+	switch {
+	case e.pod != nil && !c.stays(e.pod):
+		if remade && c.remaker(e.pod) != nil {
+			return returns, e.pod
+		}
+		return vanishes, e.pod
+	case c.stays(e.slice):
+		return remains, nil
+	case remade && isAPI(serviceOf(e.slice)):
+		return returns, e.slice
+	case remade:
+		return remains, nil
 	}
-	if root := c.root(because); !slices.Contains(f.by, root) {
-		f.by = append(f.by, root)
-	}
+	return vanishes, e.slice
 }
 
 // root is the named object with which another one goes.

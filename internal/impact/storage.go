@@ -47,11 +47,11 @@ func (c *Case) claimGone(o *Object, claim *corev1.PersistentVolumeClaim) Consequ
 	q.Affected, q.Rank = names(users), podsOf(users)
 	whose := ""
 	if len(users) > 0 {
-		whose = ", which " + some(users) + verb(len(users), " mounts", " mount")
+		whose = ", which " + some(users) + verb(len(users), " mounts,", " mount,")
 		q.Detail = append(q.Detail, "It goes only when no pod mounts it any more; no new pod may.")
 	}
 	if claim.Status.Phase != corev1.ClaimBound || claim.Spec.VolumeName == "" {
-		q.Title = fmt.Sprintf("no pod starts any more that needs %s%s", o, whose)
+		q.Title = fmt.Sprintf("%s can start no pod any more: %s goes", some(users), o)
 		if len(users) == 0 {
 			q.Severity, q.Title = Note, o.String()+" goes; it has no volume"
 		}
@@ -67,12 +67,12 @@ func (c *Case) claimGone(o *Object, claim *corev1.PersistentVolumeClaim) Consequ
 	q.Rank += lostData
 	switch {
 	case !read:
-		q.Title = fmt.Sprintf("the data of %s may be deleted with %s%s", o, name, whose)
+		q.Title = fmt.Sprintf("the data of %s%s may be deleted with %s", o, whose, name)
 	case volume.Spec.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimDelete:
-		q.Title = fmt.Sprintf("the data of %s is deleted with %s%s", o, name, whose)
+		q.Title = fmt.Sprintf("the data of %s%s is deleted with %s", o, whose, name)
 	default:
 		q.Rank -= lostData
-		q.Title = fmt.Sprintf("%s is cut off from its data%s: it stays on %s, which no new claim gets by itself", o, whose, name)
+		q.Title = fmt.Sprintf("%s%s is cut off from its data: it stays on %s, which no new claim gets by itself", o, whose, name)
 	}
 	return q
 }
@@ -141,7 +141,7 @@ func (c *Case) driverGone(o *Object) Consequence {
 	users := slices.DeleteFunc(c.users(o.Key()), func(u user) bool { return !opened(u.Object) })
 	if len(users) > 0 {
 		q.Severity, q.Rank, q.Affected = Breaks, len(users), names(users)
-		q.Title = fmt.Sprintf("volumes are attached and mounted as if %s had said nothing of how: %s %s of it", o, some(users), verb(len(users), "is", "are"))
+		q.Title = fmt.Sprintf("volumes of %s may not be mounted any more: %s tells nodes how", some(users), o)
 	}
 	return q
 }

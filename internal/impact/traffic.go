@@ -128,16 +128,16 @@ func (c *Case) serviceEmpty(f *fate) Consequence {
 	if !f.forGood() {
 		until = " until new ones are ready"
 	}
-	q.Title = fmt.Sprintf("%s answers nobody%s: %s", name, until, last(f.before))
+	q.Title = fmt.Sprintf("%s answers nobody%s: it loses %s", name, until, lastOf(f.before))
 	if f.service == nil {
 		return q
 	}
 	switch {
 	case isAPI(f.key):
 		q.Severity = Outage
-		q.Title = "pods do not reach the API server until it writes its addresses again: " + last(f.before)
+		q.Title = "pods do not reach the API server until it writes its addresses again: " + name + " loses " + lastOf(f.before)
 	case isDNS(f.service):
-		q.Title = "pods resolve no names" + until + ": " + last(f.before) + " of " + name
+		q.Title = "pods resolve no names" + until + ": " + name + " loses " + lastOf(f.before)
 		if f.forGood() {
 			q.Severity = Outage
 		}
@@ -148,20 +148,20 @@ func (c *Case) serviceEmpty(f *fate) Consequence {
 	return q
 }
 
-func last(n int) string {
+func lastOf(n int) string {
 	if n == 1 {
-		return "its only ready endpoint goes"
+		return "its only ready endpoint"
 	}
-	return fmt.Sprintf("all %d ready endpoints go", n)
+	return fmt.Sprintf("all of its %d ready endpoints", n)
 }
 
 // slicesGone is of EndpointSlices that go under a Service that keeps endpoints
 // or never had any.
 func (c *Case) slicesGone(f *fate) []Consequence {
 	var again []*Object
-	for _, e := range f.lost {
-		if !c.stays(e.slice) && c.remakes(e.slice) && !slices.Contains(again, e.slice) {
-			again = append(again, e.slice)
+	for _, o := range c.Deleted(EndpointSlices) {
+		if o.Content != nil && serviceOf(o) == f.key && c.remakes(o) {
+			again = append(again, o)
 		}
 	}
 	if len(again) == 0 {

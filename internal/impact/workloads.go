@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -220,13 +219,20 @@ func (e *ending) quiet() []Consequence {
 }
 
 // budgets are PodDisruptionBudgets by namespace.
-var budgets = newIndex(func(s *State) map[string][]*Object {
-	out := map[string][]*Object{}
-	for _, o := range s.Of(PodDisruptionBudgets) {
-		out[o.Namespace] = append(out[o.Namespace], o)
+var budgets = newIndex(func(s *State) map[string][]budget {
+	out := map[string][]budget{}
+	for o, b := range Contents[*policyv1.PodDisruptionBudget](s, PodDisruptionBudgets) {
+		if selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector); err == nil {
+			out[o.Namespace] = append(out[o.Namespace], budget{o, selector})
+		}
 	}
 	return out
 })
+
+type budget struct {
+	*Object
+	selector labels.Selector
+}
 
 // withoutTarget is of autoscalers and budgets that stay without what they are for.
 func (c *Case) withoutTarget(top *Object) []Consequence {
@@ -237,9 +243,9 @@ func (c *Case) withoutTarget(top *Object) []Consequence {
 		}
 	}
 	if made := podLabels(top); len(made) > 0 {
-		for _, o := range budgets.of(c.State)[top.Namespace] {
-			if b, ok := o.Content.(*policyv1.PodDisruptionBudget); ok && c.stays(o) && selects(b.Spec.Selector, made) {
-				idle = append(idle, o)
+		for _, b := range budgets.of(c.State)[top.Namespace] {
+			if c.stays(b.Object) && b.selector.Matches(labels.Set(made)) {
+				idle = append(idle, b.Object)
 			}
 		}
 	}
@@ -250,21 +256,4 @@ func (c *Case) withoutTarget(top *Object) []Consequence {
 		Severity: Note, Rank: len(idle), ID: "target-gone", Objects: []*Object{top}, Affected: names(idle),
 		Title: fmt.Sprintf("%s %s left without %s", some(idle), verb(len(idle), "is", "are"), top),
 	}}
-}
-
-// selects says that a selector takes labels; one that is not valid takes none.
-func selects(s *metav1.LabelSelector, of map[string]string) bool {
-	selector, err := metav1.LabelSelectorAsSelector(s)
-	return err == nil && selector.Matches(labels.Set(of))
-}
-
-// autoscalersBy counts the autoscalers that stay and read a kind of metric.
-func (c *Case) autoscalersBy(types ...autoscalingv2.MetricSourceType) []*Object {
-	var out []*Object
-	for o, a := range Contents[*autoscalingv2.HorizontalPodAutoscaler](c.State, Autoscalers) {
-		if c.stays(o) && slices.ContainsFunc(a.Spec.Metrics, func(m autoscalingv2.MetricSpec) bool { return slices.Contains(types, m.Type) }) {
-			out = append(out, o)
-		}
-	}
-	return out
 }
