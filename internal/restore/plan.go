@@ -224,6 +224,8 @@ func (p *planning) compare(ctx context.Context, item *Item) {
 		p.refuse(item)
 	case err != nil:
 		item.become(Unknown, "%s", explain(item, err))
+	case live.GetDeletionTimestamp() != nil:
+		item.become(Drifted, "it is being deleted: run restore again once it is gone")
 	default:
 		p.drift(ctx, item, live)
 	}
