@@ -130,10 +130,21 @@ func (c *Component) startedWith(k corev1.Container) bool {
 // is: not if it is given a kubeconfig of the node's or of a Secret, and not if nobody chose an
 // account for it.
 func IsItsAccount(spec *corev1.PodSpec) bool {
-	if spec.ServiceAccountName == "" || spec.ServiceAccountName == "default" {
+	return spec.ServiceAccountName != "" && spec.ServiceAccountName != "default" && UsesAccount(spec)
+}
+
+// UsesAccount says whether a pod can come to the API server as its service
+// account, chosen or not: not if it is given another identity, and not if it is
+// denied a token and takes none by itself.
+func UsesAccount(spec *corev1.PodSpec) bool {
+	if auto := spec.AutomountServiceAccountToken; auto != nil && !*auto && !slices.ContainsFunc(spec.Volumes, holdsToken) {
 		return false
 	}
 	return !slices.ContainsFunc(spec.Containers, func(k corev1.Container) bool { return readsHostConfig(spec, k) })
+}
+
+func holdsToken(v corev1.Volume) bool {
+	return v.Projected != nil && slices.ContainsFunc(v.Projected.Sources, func(s corev1.VolumeProjection) bool { return s.ServiceAccountToken != nil })
 }
 
 func readsHostConfig(spec *corev1.PodSpec, k corev1.Container) bool {
@@ -184,14 +195,16 @@ func Rules(requests []Request) []rbacv1.PolicyRule {
 func Summary(requests []Request) string {
 	var names []string
 	for _, r := range Rules(requests) {
-		names = append(names, strings.Join(r.Verbs, "/")+" "+GroupResource(r.APIGroups[0], r.Resources[0]))
+		names = append(names, phrase(r.Verbs, whatOf(r.APIGroups[0], r.Resources[0])))
 	}
-	return strings.Join(few(names), ", ")
+	return strings.Join(few(names, most), ", ")
 }
 
+// most is how many names a summary has.
+const most = 3
+
 // few are the first of names, and how many there are besides.
-func few(names []string) []string {
-	const most = 3
+func few(names []string, most int) []string {
 	if len(names) > most+1 {
 		return append(names[:most:most], fmt.Sprintf("%d more", len(names)-most))
 	}

@@ -180,6 +180,26 @@ func TestIsItsAccount(t *testing.T) {
 	}
 }
 
+func TestUsesAccount(t *testing.T) {
+	no := false
+	token := corev1.Volume{VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token"}}}}}}
+	for name, tt := range map[string]struct {
+		spec corev1.PodSpec
+		want bool
+	}{
+		"the account of who chose none":          {corev1.PodSpec{ServiceAccountName: "default"}, true},
+		"a pod that is denied a token":           {corev1.PodSpec{ServiceAccountName: "till", AutomountServiceAccountToken: &no}, false},
+		"a pod that takes a token by itself":     {corev1.PodSpec{ServiceAccountName: "till", AutomountServiceAccountToken: &no, Volumes: []corev1.Volume{token}}, true},
+		"a pod that is given another kubeconfig": {corev1.PodSpec{ServiceAccountName: "till", Volumes: []corev1.Volume{{Name: "k", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/etc/kubeconfig"}}}}, Containers: []corev1.Container{{VolumeMounts: []corev1.VolumeMount{{Name: "k"}}}}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := UsesAccount(&tt.spec); got != tt.want {
+				t.Errorf("%v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
 // A role's name and a service account's come from objects, which a stranger may
 // have written.
 func TestAManifestIsOneDocumentWhateverItsNames(t *testing.T) {

@@ -216,11 +216,16 @@ func meetsResource(list []string, resource string) bool {
 }
 
 // LossSummary names losses in few words, the verbs of a resource together.
-func LossSummary(losses []Loss) string {
+func LossSummary(losses []Loss) string { return lossText(losses, most) }
+
+// LossList names losses as LossSummary does, and as many as a page can bear.
+func LossList(losses []Loss) string { return lossText(losses, 50) }
+
+func lossText(losses []Loss, most int) string {
 	var order []string
 	verbs, namespaces := map[string][]string{}, map[string]bool{}
 	for _, l := range losses {
-		what := l.what()
+		what := l.what(most)
 		if _, again := verbs[what]; !again {
 			order = append(order, what)
 		}
@@ -232,7 +237,7 @@ func LossSummary(losses []Loss) string {
 	for i, what := range order {
 		order[i] = phrase(verbs[what], what)
 	}
-	text := strings.Join(few(order), ", ")
+	text := strings.Join(few(order, most), ", ")
 	switch {
 	case len(namespaces) == 0 || namespaces[""]:
 	case len(namespaces) == 1:
@@ -244,21 +249,15 @@ func LossSummary(losses []Loss) string {
 }
 
 // what is the object of a loss, as people say it.
-func (l *Loss) what() string {
-	name := GroupResource(l.Group, l.Resource)
+func (l *Loss) what(most int) string {
+	name := whatOf(l.Group, l.Resource)
 	switch {
 	case l.URL == "*":
 		name = "every path"
 	case l.URL != "":
 		name = l.URL
-	case l.Resource == "*" && l.Group == "*":
-		name = everything
-	case l.Resource == "*" && l.Group == "":
-		name = "everything of the core group"
-	case l.Resource == "*":
-		name = "everything of " + l.Group
-	case l.Group == "*":
-		name = l.Resource + " of every group"
+	case name == everything && len(l.Kept) == 0:
+		name = anything
 	}
 	if len(l.Names) == 0 {
 		return name
@@ -267,17 +266,34 @@ func (l *Loss) what() string {
 	for i, n := range l.Names {
 		quoted[i] = fmt.Sprintf("%q", n)
 	}
-	return name + " " + strings.Join(few(quoted), ", ")
+	return name + " " + strings.Join(few(quoted, most), ", ")
 }
 
-const everything = "everything"
+// Who may no longer do anything is left with nothing; who may no longer do
+// everything, with something.
+const everything, anything = "everything", "anything"
+
+// whatOf names resources, wildcards in words.
+func whatOf(group, resource string) string {
+	switch {
+	case resource == "*" && group == "*":
+		return everything
+	case resource == "*" && group == "":
+		return "everything of the core group"
+	case resource == "*":
+		return "everything of " + group
+	case group == "*":
+		return resource + " of every group"
+	}
+	return GroupResource(group, resource)
+}
 
 func phrase(verbs []string, what string) string {
 	switch {
 	case !slices.Contains(verbs, "*"):
 		return strings.Join(verbs, "/") + " " + what
-	case what == everything:
-		return "do everything"
+	case what == everything || what == anything:
+		return "do " + what
 	}
 	return "do anything to " + what
 }
