@@ -22,6 +22,7 @@ type lostKind struct {
 	kind      string
 	resource  schema.GroupResource
 	instances []*Object
+	unseen    bool // there may be more than these
 }
 
 func (c *Case) lostKinds() []Consequence {
@@ -53,11 +54,12 @@ func (c *Case) lostKind(o *Object) lostKind {
 		if d.Spec.Names.Kind != "" {
 			k.kind = d.Spec.Names.Kind
 		}
-		if !d.served() {
+		if k.unseen = !d.served(); k.unseen {
 			c.NotKnown(o.String() + " serves no version of its kind: objects of it that are stored cannot be listed, and go unseen")
 		}
 	}
 	k.instances = c.Of(k.resource)
+	k.unseen = k.unseen || c.Unknown(k.resource) != ""
 	c.Need(k.resource, "how many of them go with their CustomResourceDefinition")
 	return k
 }
@@ -88,20 +90,32 @@ const backAgain = "creating the CustomResourceDefinition again brings back the k
 func (k lostKind) consequence() Consequence {
 	n := len(k.instances)
 	if n == 0 {
+		what := "of which there is no object"
+		if k.unseen {
+			what = "and whatever objects there are of it vanish"
+		}
 		return Consequence{
 			ID: "kind-goes", Objects: []*Object{k.Object},
-			Title: "the API no longer knows " + k.resource.String() + ", of which there is no object",
+			Title: fmt.Sprintf("the API no longer knows %s, %s", k.resource, what),
 		}
 	}
 	return Consequence{
 		Severity: Breaks, Rank: n, ID: "instances-vanish", Objects: []*Object{k.Object},
-		Title:  fmt.Sprintf("%s goes with all that it says: the API no longer knows %s", count(n, k.kind+" object"), k.resource),
+		Title:  fmt.Sprintf("%s vanish%s: the API no longer knows %s", count(n, k.kind+" object"), third(n), k.resource),
 		Detail: []string{"it takes " + some(k.instances), backAgain},
 	}
 }
 
+// third is how a verb ends of one thing.
+func third(n int) string {
+	if n == 1 {
+		return "es"
+	}
+	return ""
+}
+
 func lostByComponent(r Running, lost []lostKind) Consequence {
-	out := Consequence{Severity: Outage, Rank: len(r.Pods), ID: "component-kinds-vanish"}
+	out := Consequence{Severity: r.severity(), Rank: len(r.Pods), ID: "component-kinds-vanish"}
 	total := 0
 	for _, k := range lost {
 		total += len(k.instances)
@@ -114,7 +128,7 @@ func lostByComponent(r Running, lost []lostKind) Consequence {
 	if len(lost) == 1 {
 		what = "its own kind " + lost[0].kind
 	}
-	out.Title = fmt.Sprintf("%s loses %s with %s, and so %s", r, what, count(total, "object"), r.Loses)
+	out.Title = fmt.Sprintf("%s: %s loses %s with %s", r.Sees, r, what, count(total, "object"))
 	out.Detail = append(out.Detail, backAgain)
 	for _, pod := range r.Pods {
 		out.Affected = append(out.Affected, pod.String())

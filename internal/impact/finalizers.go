@@ -72,7 +72,7 @@ func (c *Case) hangs(h held) Consequence {
 	switch {
 	case len(after) > 0 || by.outside && len(before) == 0:
 		if len(after) == 0 {
-			by.title += ", of which no pod runs here,"
+			out.Detail = []string{"no pod that does so is seen here: if nothing outside of the cluster does either, this hangs"}
 		}
 		out.Title = fmt.Sprintf("%s goes only after %s took the finalizer %s away", what, by.title, h.finalizer)
 		if by.does != "" {
@@ -109,9 +109,11 @@ func (c *Case) releasers(h held) (by controller, before, after []PodOf) {
 	}
 	for _, gr := range []schema.GroupResource{Pods, ClusterRoles, ClusterRoleBindings, Roles, RoleBindings} {
 		c.Need(gr, who)
+		by.outside = by.outside || c.Unknown(gr) != ""
 	}
+	by.title = "its controller"
 	before, after = c.writers(h.resource.Group)
-	return controller{title: "its controller"}, before, after
+	return by, before, after
 }
 
 // around are the namespaces and definitions that go, and so wait for objects.

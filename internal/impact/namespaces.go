@@ -3,6 +3,7 @@
 package impact
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -37,13 +38,12 @@ func (c *Case) lostNamespace(o *Object) Consequence {
 	case o.Deleting:
 		out.Title = o.String() + " is being deleted already, and all inside it"
 	case len(parts) > 0:
-		var names, loses []string
+		worst := slices.MaxFunc(parts, func(a, b Running) int { return cmp.Compare(a.severity(), b.severity()) })
+		out.Severity, out.Rank, out.ID = worst.severity(), pods, "component-namespace-goes"
+		out.Title = fmt.Sprintf("%s: %s goes with all inside %s", worst.Sees, worst, o)
 		for _, r := range parts {
-			names, loses = append(names, r.String()), append(loses, r.Title+" stops: the cluster loses "+r.Loses)
+			out.Detail = append(out.Detail, "it takes "+r.String()+": "+r.Sees)
 		}
-		out.Severity, out.Rank, out.ID = Outage, pods, "component-namespace-goes"
-		out.Title = fmt.Sprintf("the cluster goes on without %s: %s goes with all inside it", strings.Join(names, " and "), o)
-		out.Detail = loses
 	case inUse:
 		out.Severity, out.Rank = Breaks, pods
 		out.Title = fmt.Sprintf("all inside %s goes for good: %s", o, contents(all))

@@ -3,6 +3,7 @@
 package impact
 
 import (
+	"maps"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -43,11 +44,16 @@ var kinds = Kinds()
 // passwords stand there.
 func trim(content metav1.Object) {
 	content.SetManagedFields(nil)
+	content.SetOwnerReferences(nil) // Owners are they
 	if _, ok := content.GetAnnotations()[corev1.LastAppliedConfigAnnotation]; ok {
 		delete(content.GetAnnotations(), corev1.LastAppliedConfigAnnotation)
 	}
 	switch o := content.(type) {
 	case *corev1.Pod:
+		maps.DeleteFunc(o.Annotations, func(key, _ string) bool { return key != corev1.MirrorPodAnnotationKey })
+		if len(o.Annotations) == 0 {
+			o.Annotations = nil
+		}
 		trimSpec(&o.Spec)
 		o.Status = trimStatus(o.Status)
 	case *corev1.Node:
@@ -71,15 +77,26 @@ func trim(content metav1.Object) {
 func trimStatus(s corev1.PodStatus) corev1.PodStatus {
 	kept := corev1.PodStatus{Phase: s.Phase, PodIP: s.PodIP, PodIPs: s.PodIPs}
 	for _, c := range s.Conditions {
-		kept.Conditions = append(kept.Conditions, corev1.PodCondition{Type: c.Type, Status: c.Status})
+		if c.Type == corev1.PodReady {
+			kept.Conditions = []corev1.PodCondition{{Type: c.Type, Status: c.Status}}
+		}
 	}
 	return kept
 }
 
+// trimSpec also copies the larger lists: read from JSON, a list of one has the
+// room of four.
 func trimSpec(s *corev1.PodSpec) {
-	for _, list := range [][]corev1.Container{s.InitContainers, s.Containers} {
-		for i := range list {
-			trimContainer(&list[i])
+	s.InitContainers, s.Containers, s.Volumes = slices.Clone(s.InitContainers), slices.Clone(s.Containers), slices.Clone(s.Volumes)
+	for i := range s.InitContainers {
+		trimContainer(&s.InitContainers[i])
+	}
+	for i := range s.Containers {
+		trimContainer(&s.Containers[i])
+	}
+	for i := range s.Volumes {
+		if p := s.Volumes[i].Projected; p != nil {
+			p.Sources = slices.Clone(slices.DeleteFunc(p.Sources, func(v corev1.VolumeProjection) bool { return v.Secret == nil && v.ConfigMap == nil }))
 		}
 	}
 	s.EphemeralContainers = nil
@@ -90,9 +107,9 @@ func trimSpec(s *corev1.PodSpec) {
 func trimContainer(c *corev1.Container) {
 	*c = corev1.Container{
 		Name: c.Name, Command: c.Command, Args: c.Args, Ports: c.Ports,
-		Env: c.Env, EnvFrom: c.EnvFrom, VolumeMounts: c.VolumeMounts, VolumeDevices: c.VolumeDevices,
+		EnvFrom: c.EnvFrom, VolumeMounts: slices.Clone(c.VolumeMounts), VolumeDevices: c.VolumeDevices,
+		Env: slices.Clone(slices.DeleteFunc(c.Env, func(e corev1.EnvVar) bool { return e.ValueFrom == nil && !tells(c.Name, e) })),
 	}
-	c.Env = slices.DeleteFunc(c.Env, func(e corev1.EnvVar) bool { return e.ValueFrom == nil && !tells(c.Name, e) })
 }
 
 // tells says that a variable is one by which a component is known.

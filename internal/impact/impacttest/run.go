@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,7 +25,9 @@ var update = flag.Bool("update", false, "write what would be seen into the secti
 //	delete    what is deleted: KIND/NAME, KIND/NAMESPACE/NAME, or --cascade=HOW
 //	unknown   lines of RESOURCE.GROUP and why it could not be read; may be left out
 //	want      the report, as Text has it
-func Run(t *testing.T, dir string) {
+//
+// If IDs are given, the report has no other consequences.
+func Run(t *testing.T, dir string, ids ...string) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
 	if err != nil {
 		t.Fatal(err)
@@ -33,11 +36,11 @@ func Run(t *testing.T, dir string) {
 		t.Fatalf("the folder %s has no case *.txtar", dir)
 	}
 	for _, path := range paths {
-		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) { run(t, path) })
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) { run(t, path, ids) })
 	}
 }
 
-func run(t *testing.T, path string) {
+func run(t *testing.T, path string, ids []string) {
 	archive, err := txtar.ParseFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +62,9 @@ func run(t *testing.T, path string) {
 		}
 		names = append(names, word)
 	}
-	got := Text(impact.Examine(s, Delete(t, s, cascade, names...)))
+	r := impact.Examine(s, Delete(t, s, cascade, names...))
+	r.Consequences = slices.DeleteFunc(r.Consequences, func(c impact.Consequence) bool { return len(ids) > 0 && !slices.Contains(ids, c.ID) })
+	got := Text(r)
 	if *update {
 		rewrite(t, path, archive, got)
 		return
