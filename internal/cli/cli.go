@@ -54,6 +54,9 @@ func Main(ctx context.Context, argv []string, in io.Reader, out, errOut io.Write
 	if errors.Is(err, errFindings) {
 		return exitFindings
 	}
+	if status, ok := errors.AsType[ended](err); ok {
+		return int(status)
+	}
 	fmt.Fprintf(errOut, "fairlead: %s\n", oneLine(err))
 	return exitFailed
 }
@@ -67,8 +70,8 @@ func displayName(argv []string) string {
 	return "fairlead"
 }
 
-func isTerminal(out io.Writer) bool {
-	file, ok := out.(*os.File)
+func isTerminal(stream any) bool {
+	file, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
@@ -111,6 +114,8 @@ Exit status: 0 fine, 1 findings or drift, 2 could not run.`,
 		newDiff(e),
 		newExplain(e),
 		newDoctor(e),
+		newPreflight(e),
+		newDelete(e),
 		newMonitor(e),
 		newAudit(e),
 		newRBAC(e),
