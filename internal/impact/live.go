@@ -123,17 +123,32 @@ func ended(j *batchv1.Job) bool {
 	})
 }
 
-// component is the part of the cluster's network that an object runs as; nil if
-// it is none.
-func component(o *Object) *rbac.Component {
-	labels, spec := podLabels(o), podSpec(o)
-	if spec == nil {
+// componentOf are the components that pods run as.
+var componentOf = newIndex(func(s *State) map[*Object]*rbac.Component {
+	out := map[*Object]*rbac.Component{}
+	for _, k := range s.Components() {
+		for _, pod := range k.Pods {
+			out[pod.Object] = &k.Component
+		}
+	}
+	return out
+})
+
+// component is the part of the cluster's network that pods run as; nil if they
+// are none. Where pods cannot be known, what makes them tells.
+func (c *Case) component(of *Object, pods []*Object) *rbac.Component {
+	for _, pod := range pods {
+		if k := componentOf.of(c.State)[pod]; k != nil {
+			return k
+		}
+	}
+	t := template(of)
+	if c.Unknown(Pods) == "" || t == nil {
 		return nil
 	}
-	for _, k := range rbac.Components() {
-		if k.Container != "" && k.Runs(labels, spec) {
-			return &k
-		}
+	known := rbac.Components()
+	if i := slices.IndexFunc(known, func(k rbac.Component) bool { return k.Container != "" && k.Runs(t.Labels, &t.Spec) }); i >= 0 {
+		return &known[i]
 	}
 	return nil
 }
@@ -192,7 +207,8 @@ func (c *Case) users(of Key) []user {
 		out = append(out, *u)
 	}
 	slices.SortFunc(out, func(a, b user) int {
-		return cmp.Or(cmp.Compare(len(b.pods), len(a.pods)), strings.Compare(a.Object.String(), b.Object.String()))
+		return cmp.Or(cmp.Compare(len(b.pods), len(a.pods)), strings.Compare(a.Resource.Kind, b.Resource.Kind),
+			strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
 	})
 	return out
 }

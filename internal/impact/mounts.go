@@ -96,7 +96,7 @@ func (c *Case) lacking(o *Object, users []user, e effect) Consequence {
 		q.Detail = append(q.Detail, c.writesBehind(hard)...)
 	}
 	for _, u := range hard {
-		if k := component(u.Object); k != nil && k.Outage && len(u.pods) > 0 {
+		if k := c.component(u.Object, u.pods); k != nil && k.Outage {
 			q.Severity = Outage
 			q.Title = fmt.Sprintf("%s when %s starts anew: %s", k.Sees, k.Title, q.Title)
 			break

@@ -112,11 +112,7 @@ func (c *Case) stopped(top *Object, pods []*Object) Consequence {
 	case len(pods) == 0:
 		q.Title = top.String() + " stops, with its pods"
 	}
-	sample := top
-	if podSpec(top) == nil && len(pods) > 0 {
-		sample = pods[0] // of a kind that judges do not read
-	}
-	if k := component(sample); k != nil {
+	if k := c.component(top, pods); k != nil {
 		q.Severity = severityOf(k)
 		q.Title = fmt.Sprintf("%s: %s (%s) stops", k.Sees, k.Title, runningAs(top, len(pods)))
 	}
