@@ -33,7 +33,7 @@ func judgeRights(c *Case) []Consequence {
 	if len(touched) > 0 {
 		c.Need(Pods, "which pods lose rights")
 	}
-	j := &rights{departure: d, hits: map[int]*hit{}, told: map[*Object]bool{}}
+	j := &rights{departure: d, known: rbac.Components(), hits: map[int]*hit{}, told: map[*Object]bool{}}
 	for _, s := range touched {
 		j.subject(s)
 	}
@@ -43,7 +43,8 @@ func judgeRights(c *Case) []Consequence {
 // rights collects what subjects lose.
 type rights struct {
 	*departure
-	hits    map[int]*hit // by component, as an index of rbac.Components
+	known   []rbac.Component
+	hits    map[int]*hit // by component, as an index of known
 	manager []subject    // accounts of controllers in kube-controller-manager
 	others  []Consequence
 	idle    []subject        // lose something, and nobody is known to be them
@@ -107,15 +108,15 @@ func (j *rights) goesAlong(a account) bool {
 
 // takesDown notes the components that run as an account and lose what they need.
 func (j *rights) takesDown(s subject) bool {
-	known, down := rbac.Components(), false
+	down := false
 	runsAs := residentsNow.of(j.State).components[s.account()]
 	if len(s.pods) == 0 {
 		if runsAs = nil; j.Unknown(Pods) != "" {
-			runsAs = named(known, s.Name)
+			runsAs = named(j.known, s.Name)
 		}
 	}
 	for _, i := range runsAs {
-		k := &known[i]
+		k := &j.known[i]
 		as := s
 		as.pods = slices.DeleteFunc(slices.Clone(s.pods), func(p PodOf) bool { return !k.Runs(p.Pod.Labels, &p.Pod.Spec) })
 		if len(s.pods) == 0 || len(as.pods) > 0 {
@@ -172,11 +173,10 @@ func (j *rights) group(s subject) {
 			poorer = append(poorer, member.pods...)
 		}
 	}
-	for i, k := range rbac.Components() {
+	for i, k := range j.known {
 		if k.User != "" && slices.Contains(k.Groups, s.Name) {
-			as := subject{Subject: rbacv1.Subject{Kind: rbacv1.UserKind, Name: k.User}}
-			as.losses = j.lost(k.AsUser())
-			j.hit(i, &k, as)
+			as := rbacv1.Subject{Kind: rbacv1.UserKind, Name: k.User}
+			j.hit(i, &k, subject{Subject: as, losses: j.lost(k.AsUser())})
 		}
 	}
 	q := j.person(s, "group "+s.Name)
@@ -194,7 +194,7 @@ func (j *rights) user(s subject) {
 	if len(s.losses) == 0 {
 		return
 	}
-	for i, k := range rbac.Components() {
+	for i, k := range j.known {
 		if k.User != s.Name {
 			continue
 		}
@@ -319,9 +319,8 @@ func (j *rights) workload(s subject, when string, who []string) Consequence {
 // components are the consequences for those that lose what they need.
 func (j *rights) components() []Consequence {
 	var out []Consequence
-	known := rbac.Components()
 	for _, i := range slices.Sorted(maps.Keys(j.hits)) {
-		k, h := &known[i], j.hits[i]
+		k, h := &j.known[i], j.hits[i]
 		var losses []rbac.Loss
 		var pods []PodOf
 		var accounts []account
@@ -337,7 +336,7 @@ func (j *rights) components() []Consequence {
 		q.Detail = append(q.Detail, "What runs goes on with what it knows; what changes from then on it does not hear of.")
 		if k.Outage {
 			// Those that people miss first of all stand first in the list.
-			q.Rank = residentsNow.of(j.State).running + len(known) - i
+			q.Rank = residentsNow.of(j.State).running + len(j.known) - i
 		}
 		j.unused(k, h, &q)
 		out = append(out, q)
