@@ -252,7 +252,7 @@ func (g *Guard) countBurst(r *review) {
 // title names the object of a request for people.
 func (r *review) title() string {
 	kind := cmp.Or(r.Kind.Kind, r.Resource.Resource)
-	if r.Namespace == "" || r.Namespace == r.Name {
+	if r.Namespace == "" || r.Resource.Resource == impact.Namespaces.Resource {
 		return printable.Line(kind + " " + r.Name)
 	}
 	return printable.Line(kind + " " + r.Namespace + "/" + r.Name)
