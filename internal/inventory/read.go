@@ -91,7 +91,9 @@ type reader struct {
 }
 
 func newReader(cfg Config) (*reader, error) {
-	client, err := discovery.NewDiscoveryClientForConfig(cfg.REST)
+	config := rest.CopyConfig(cfg.REST)
+	config.WarningHandler = rest.NoWarnings{} // that a kind is deprecated concerns its writers
+	client, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("make a client for %s: %w", cfg.REST.Host, err)
 	}

@@ -263,6 +263,19 @@ func through(config *rest.Config, do func(*http.Request)) *rest.Config {
 	return config
 }
 
+// age makes the token of a request one of long ago, as it is after the pauses of
+// a slow list.
+func age(t *testing.T, r *http.Request) {
+	query := r.URL.Query()
+	token, err := base64.RawURLEncoding.DecodeString(query.Get("continue"))
+	if err != nil {
+		t.Error(err)
+	}
+	_, start, _ := strings.Cut(string(token), `"start":`)
+	query.Set("continue", base64.RawURLEncoding.EncodeToString([]byte(`{"v":"meta.k8s.io/v1","rv":2,"start":`+start)))
+	r.URL.RawQuery = query.Encode()
+}
+
 func manyConfigMaps(t testing.TB, c *kube.Cluster, namespace string, n int) {
 	t.Helper()
 	failures := make([]error, n)
@@ -290,17 +303,7 @@ func TestReadInPages(t *testing.T) {
 		t.Fatalf("%d ConfigMaps were read, want %d", all, 2*pageSize+1)
 	}
 
-	// A token of long ago, as one is after the pauses of a slow list.
-	old := func(r *http.Request) {
-		query := r.URL.Query()
-		token, err := base64.RawURLEncoding.DecodeString(query.Get("continue"))
-		if err != nil {
-			t.Error(err)
-		}
-		_, start, _ := strings.Cut(string(token), `"start":`)
-		query.Set("continue", base64.RawURLEncoding.EncodeToString([]byte(`{"v":"meta.k8s.io/v1","rv":2,"start":`+start)))
-		r.URL.RawQuery = query.Encode()
-	}
+	old := func(r *http.Request) { age(t, r) }
 	namespace, err := c.Client.CoreV1().Namespaces().Get(t.Context(), "default", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)

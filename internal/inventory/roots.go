@@ -188,6 +188,9 @@ func (f *finder) build() *resource.Builder {
 
 // visit takes a page of what a selector matches, or one object of a name.
 func (f *finding) visit(ctx context.Context, info *resource.Info) error {
+	if f.enforced && f.AllNamespaces && info.Namespaced() {
+		return fmt.Errorf("delete %s: --namespace does not go with --all-namespaces: give one of the two", info.Mapping.Resource.GroupResource())
+	}
 	if info.Object != nil && meta.IsListType(info.Object) {
 		err := meta.EachListItem(info.Object, func(o runtime.Object) error {
 			m, err := meta.Accessor(o)
