@@ -81,6 +81,10 @@ func (p *Plan) Count(states ...State) int {
 // Plan holds what is wanted against what is there, in the order in which it
 // would be made, and changes nothing.
 func (c *Cluster) Plan(ctx context.Context, w *Wanted, filters []Filter) (*Plan, error) {
+	namespaces, err := c.serves(namespaceKind)
+	if err != nil {
+		return nil, err
+	}
 	p := &planning{Cluster: c, Wanted: w, wanted: map[objectKey]*Item{}}
 	p.define()
 	if err := p.pick(filters); err != nil {
@@ -92,9 +96,7 @@ func (c *Cluster) Plan(ctx context.Context, w *Wanted, filters []Filter) (*Plan,
 	for _, item := range p.items {
 		p.adopt(ctx, item)
 	}
-	if err := p.addNamespaces(ctx); err != nil {
-		return nil, err
-	}
+	p.addNamespaces(ctx, namespaces)
 	slices.SortStableFunc(p.items, inOrder)
 	return &Plan{Source: w.Source, By: w.By, Items: p.items, LeftOut: w.LeftOut}, nil
 }
@@ -322,11 +324,7 @@ var namespaceKind = schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}
 
 // addNamespaces adds those namespaces in which something is missing, and which
 // are missing themselves.
-func (p *planning) addNamespaces(ctx context.Context) error {
-	at, err := p.serves(namespaceKind)
-	if err != nil {
-		return err
-	}
+func (p *planning) addNamespaces(ctx context.Context, at served) {
 	for _, item := range slices.Clone(p.items) {
 		if item.State != Missing || item.Namespace == "" {
 			continue
@@ -347,5 +345,4 @@ func (p *planning) addNamespaces(ctx context.Context) error {
 		}
 		// Who may not read it will hear at the first object whether it is there.
 	}
-	return nil
 }
