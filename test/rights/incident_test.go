@@ -3,6 +3,7 @@
 package rights
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -116,6 +117,45 @@ func TestSecondIncident(t *testing.T) {
 		if commands != 2 {
 			t.Errorf("%d commands", commands)
 		}
+	})
+}
+
+// TestWithAJournal is the same where Helm knows of nothing, and a recorder ran.
+func TestWithAJournal(t *testing.T) {
+	c := start(t)
+	c.serveMetrics(t)
+	c.load(t, "cluster/10-nodes.yaml", "cluster/20-cni.yaml", "cluster/30-system.yaml")
+	c.Kubectl("--namespace", "kube-system", "annotate", "daemonset/cilium", "deployment/cilium-operator", "meta.helm.sh/release-name-")
+	c.Kubectl("--namespace", "kube-system", "delete", "secrets", "-l", "owner=helm")
+	journal := filepath.Join(t.TempDir(), "journal.db")
+	lab.Place{NetNS: c.ns}.Start(t, rig.Program(), "record", "--kubeconfig", c.Kubeconfig, "--journal", journal)
+	c.recorded(t, journal, "ClusterRoleBinding  *cilium  *listed")
+	c.Kubectl(append([]string{"delete"}, strings.Fields(theDelete)...)...)
+	c.recorded(t, journal, "ClusterRoleBinding  *cilium  *deleted")
+
+	status, stdout, _ := c.fairlead(t, "doctor", "--probe=false", "--interval=1s", "--journal", journal)
+	line := restoreLine.FindStringSubmatch(stdout)
+	if status != 1 || line == nil || !strings.Contains(line[1], "--journal "+journal+" --at ") {
+		t.Fatalf("status %d, %q\n%s", status, line, stdout)
+	}
+	if status, stdout, stderr := c.shell(t, line[1]); status != 0 {
+		t.Fatalf("%s: status %d\n%s%s", line[1], status, stdout, stderr)
+	}
+	if _, stdout := c.doctor(t); strings.Contains(stdout, "rbac-missing") {
+		t.Error(stdout)
+	}
+}
+
+// recorded waits until a journal's events of ClusterRoleBindings have such a line.
+func (c *cluster) recorded(t *testing.T, journal, line string) {
+	t.Helper()
+	want := regexp.MustCompile(line)
+	rig.Eventually(t, func() error {
+		_, stdout, stderr := c.run(t, rig.Program(), "events", journal, "--kind", "clusterrolebindings.rbac.authorization.k8s.io")
+		if !want.MatchString(stdout) {
+			return fmt.Errorf("%s is not among\n%s%s", line, stdout, stderr)
+		}
+		return nil
 	})
 }
 
