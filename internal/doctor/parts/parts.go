@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package parts finds the components of a cluster's network among its objects
-// and its logs, and reads what a component said of late.
+// and its logs, reads what a component said of late, and knows from what its
+// objects can be put back.
 //
 // It is what several checks need alike. What is wrong with a component is for
 // the checks to say.
