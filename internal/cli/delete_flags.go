@@ -20,6 +20,7 @@ import (
 
 	"github.com/fairlead-io/fairlead/internal/impact"
 	"github.com/fairlead-io/fairlead/internal/inventory"
+	"github.com/fairlead-io/fairlead/internal/printable"
 )
 
 // deleteFlags are those of `kubectl delete`. All of them go to kubectl as they
@@ -210,6 +211,20 @@ func (f *deleteFlags) kubectl(cmd *cobra.Command) []string {
 		args = append(append(args, "--"), f.args.Words...)
 	}
 	return args
+}
+
+// command is the line that lets kubectl do what was judged. A token stays out of
+// logs and of other people's sight.
+func (f *deleteFlags) command(cmd *cobra.Command) string {
+	args := f.kubectl(cmd)
+	if token := *f.cluster.BearerToken; token != "" {
+		for i := range args {
+			if args[i] == "--token="+token {
+				args[i] = "--token=REDACTED"
+			}
+		}
+	}
+	return printable.Command(append([]string{"kubectl"}, args...)...)
 }
 
 // flagWords write a flag as people do.

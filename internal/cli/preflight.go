@@ -18,7 +18,6 @@ import (
 
 	"github.com/fairlead-io/fairlead/internal/impact"
 	"github.com/fairlead-io/fairlead/internal/inventory"
-	"github.com/fairlead-io/fairlead/internal/printable"
 )
 
 func newPreflight(e *env) *cobra.Command {
@@ -81,7 +80,7 @@ or not all of it and nothing that is known does harm.`,
 		if err := e.beside().printJudgement(output, j); err != nil {
 			return err
 		}
-		if err := e.print(printable.Command(append([]string{"kubectl"}, f.kubectl(cmd)...)...) + "\n"); err != nil {
+		if err := e.print(f.command(cmd) + "\n"); err != nil {
 			return err
 		}
 		return j.err()

@@ -42,6 +42,42 @@ func TestPreflight(t *testing.T) {
 	})
 }
 
+// Between judgement and answer a selector may come to match more, or less.
+func TestWhatWasNotJudgedIsNotDeleted(t *testing.T) {
+	cluster := kube.Start(t)
+	t.Setenv("KUBECACHEDIR", t.TempDir())
+	create := func(name string) { cluster.Kubectl("create", "configmap", name) }
+	create("old")
+	create("older")
+	cmd := &cobra.Command{Use: "delete"}
+	f := addDeleteFlags(cmd)
+	if err := cmd.ParseFlags([]string{"--all", "--kubeconfig", cluster.Kubeconfig}); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.check(cmd, []string{"configmaps"}); err != nil {
+		t.Fatal(err)
+	}
+	var warned strings.Builder
+	e := &env{in: strings.NewReader(""), out: &warned, err: &warned}
+	j, err := f.judge(t.Context(), e)
+	if err != nil || len(j.Roots) != 2 {
+		t.Fatal(err, j)
+	}
+	cluster.Kubectl("delete", "configmap", "older")
+	if err := f.unchanged(t.Context(), e, j); err != nil {
+		t.Errorf("one went meanwhile: %v", err)
+	}
+	if want := "1 of the 2 objects that are named went meanwhile"; !strings.Contains(warned.String(), want) {
+		t.Errorf("warned of %q, want %q", warned.String(), want)
+	}
+	// The same name is not the same object.
+	create("older")
+	want := "nothing was deleted: 1 object came meanwhile that would go too and was not judged: ConfigMap default/older"
+	if err := f.unchanged(t.Context(), e, j); err == nil || err.Error() != want {
+		t.Errorf("another came meanwhile: %v, want %s", err, want)
+	}
+}
+
 // What kubectl is given says the same as what was judged.
 func TestKubectlGetsWhatWasJudged(t *testing.T) {
 	parse := func(t *rapid.T, args []string) (*cobra.Command, *deleteFlags) {
