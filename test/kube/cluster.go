@@ -11,6 +11,7 @@
 package kube
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/x509"
 	"fmt"
@@ -47,6 +48,7 @@ type Cluster struct {
 	bind      netip.Addr
 	advertise netip.Addr
 	shared    uint16            // the port of all servers; 0: each has its own
+	audit     string            // the servers' audit policy
 	tokens    map[string]string // by user
 	ca        *x509.Certificate
 	key       *ecdsa.PrivateKey
@@ -60,6 +62,13 @@ type Cluster struct {
 func Start(t testing.TB) *Cluster {
 	t.Helper()
 	return start(&Cluster{t: t, bind: netip.MustParseAddr("127.0.0.1"), advertise: unroutable})
+}
+
+// StartAuditedAt is StartAt with servers that note every request, without its
+// objects: reads, what was refused, and what is no resource, too.
+func StartAuditedAt(t testing.TB, ns *lab.NetNS, addr netip.Addr) *Cluster {
+	t.Helper()
+	return start(&Cluster{t: t, ns: ns, bind: addr, advertise: addr, audit: auditEverything})
 }
 
 // StartAt starts a cluster in a network namespace, at an address that the
@@ -84,6 +93,7 @@ func StartShared(t testing.TB, ns *lab.NetNS, at netip.AddrPort) *Cluster {
 func start(c *Cluster) *Cluster {
 	c.t.Helper()
 	c.dir = c.t.TempDir()
+	c.audit = cmp.Or(c.audit, auditWrites)
 	var err error
 	if c.bin, err = programs(); err != nil {
 		c.t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"math/big"
 	"net"
 	"os"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
@@ -35,9 +36,9 @@ const (
 	auditPolicyFile = "audit-policy.yaml"
 )
 
-// auditPolicy keeps every write with its object, once it is done, and leaves
+// auditWrites keeps every write with its object, once it is done, and leaves
 // out what servers write only to say that they are alive.
-const auditPolicy = `apiVersion: audit.k8s.io/v1
+const auditWrites = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
 rules:
@@ -46,6 +47,15 @@ rules:
 - level: RequestResponse
   verbs: [create, update, patch, delete, deletecollection]
 - level: None
+`
+
+// auditEverything keeps every request once it is answered, and a watch when it
+// begins.
+const auditEverything = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: Metadata
 `
 
 func (c *Cluster) writeFiles() error {
@@ -59,7 +69,7 @@ func (c *Cluster) writeFiles() error {
 	if err := os.WriteFile(c.file(tokenFile), []byte(tokens), 0o600); err != nil {
 		return err
 	}
-	return os.WriteFile(c.file(auditPolicyFile), []byte(auditPolicy), 0o600)
+	return os.WriteFile(c.file(auditPolicyFile), []byte(c.audit), 0o600)
 }
 
 // writeCertificates writes the certificate that vouches for those of the
@@ -112,6 +122,20 @@ func (c *Cluster) writeSigned(path string, template *x509.Certificate) error {
 
 func writePEM(path, kind string, content []byte) error {
 	return os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: content}), 0o600)
+}
+
+// AccountKubeconfig writes the kubeconfig of a service account, with a token of
+// its own, and returns its path.
+func (a *APIServer) AccountKubeconfig(namespace, account string) string {
+	t := a.cluster.t
+	t.Helper()
+	user := "system:serviceaccount:" + namespace + ":" + account
+	a.cluster.tokens[user] = strings.TrimSpace(a.Kubectl("--namespace", namespace, "create", "token", account))
+	path, err := a.writeKubeconfig(user)
+	if err != nil {
+		t.Fatalf("write the kubeconfig of %s: %v", user, err)
+	}
+	return path
 }
 
 func (a *APIServer) writeKubeconfig(user string) (path string, err error) {
