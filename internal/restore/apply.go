@@ -72,7 +72,7 @@ func explain(item *Item, err error) string {
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return fmt.Sprintf("namespace %s is being deleted: wait until it is gone, then run restore again", item.Namespace)
 	case apierrors.IsForbidden(err):
-		return "this user may not: " + err.Error()
+		return "the API server forbids it: " + redact.Text(err.Error())
 	case apierrors.IsConflict(err):
 		return "another field manager has fields of it, and nothing is forced: " + redact.Text(err.Error())
 	}

@@ -229,6 +229,18 @@ func (w *world) testDrift(t *testing.T) {
 }
 
 func (w *world) testTroubles(t *testing.T) {
+	w.Apply(`
+apiVersion: apiregistration.k8s.io/v1
+kind: APIService
+metadata: {name: v1.down.example.com}
+spec: {group: down.example.com, version: v1, groupPriorityMinimum: 100, versionPriority: 100, service: {namespace: default, name: nobody}, insecureSkipTLSVerify: true}
+`)
+	way := connect(t, w.REST)
+	down := plan(t, way, manifest(t, "{apiVersion: down.example.com/v1, kind: Thing, metadata: {name: thing}}"))
+	if have := strings.Join(states(down), "\n"); !strings.HasPrefix(have, "unknown Thing thing; the API server cannot tell what down.example.com/v1 has: ") {
+		t.Errorf("of a group that is down: %s", have)
+	}
+	w.Kubectl("delete", "apiservice", "v1.down.example.com")
 	p := plan(t, w.way, manifest(t, `
 apiVersion: v1
 kind: ConfigMapList
@@ -332,7 +344,7 @@ subjects: [{kind: User, name: limited, apiGroup: rbac.authorization.k8s.io}]
 	have := strings.Join(states(p, Same, Drifted), "\n")
 	for _, want := range []string{
 		"failed ClusterRole cilium; the API server lets nobody grant permissions that he does not hold himself: do it as a cluster administrator",
-		`failed ServiceAccount kube-system/cilium; this user may not: serviceaccounts "cilium" is forbidden: User "limited" cannot patch resource`,
+		`failed ServiceAccount kube-system/cilium; the API server forbids it: serviceaccounts "cilium" is forbidden: User "limited" cannot patch resource`,
 		"created ConfigMap kube-system/cilium-config",
 	} {
 		if !strings.Contains(have, want) {
@@ -340,7 +352,7 @@ subjects: [{kind: User, name: limited, apiGroup: rbac.authorization.k8s.io}]
 		}
 	}
 	p = plan(t, limited, w.release(t, "shop", "shop"), Filter{"secret", ""})
-	if have := strings.Join(states(p), "\n"); !strings.HasPrefix(have, `unknown Secret shop/database; this user may not: secrets "database" is forbidden`) {
+	if have := strings.Join(states(p), "\n"); !strings.HasPrefix(have, `unknown Secret shop/database; the API server forbids it: secrets "database" is forbidden`) {
 		t.Error(have)
 	}
 	apply(t, w.way, plan(t, w.way, w.release(t, "kube-system", "cilium")))
