@@ -39,8 +39,8 @@ func judgeAggregation(c *Case) []Consequence {
 			continue
 		}
 		for _, o := range apis {
-			if c.stays(o) {
-				out = append(out, c.groupDown(o, o.Content.(*APIService), f))
+			if api, ok := o.Content.(*APIService); ok && c.stays(o) && available(api) {
+				out = append(out, c.groupDown(o, api, f))
 			}
 		}
 	}
@@ -51,8 +51,10 @@ func (c *Case) groupGone(o *Object, api *APIService) Consequence {
 	q := Consequence{Severity: Note, ID: "api-group-gone", Objects: []*Object{o}}
 	group := api.Spec.Group + "/" + api.Spec.Version
 	switch {
+	case api.Spec.Service == nil && c.isDefined(api):
+		q.Title = o.String() + " comes back within seconds: the API server writes it for a CustomResourceDefinition"
 	case api.Spec.Service == nil:
-		q.Title = o.String() + " comes back within seconds: the API server serves it itself"
+		q.Title = fmt.Sprintf("%s goes; the API server serves %s all the same, and writes it again when it starts anew", o, group)
 	case !available(api):
 		q.Title = o.String() + " goes; it is not available as it is"
 	default:
@@ -60,6 +62,18 @@ func (c *Case) groupGone(o *Object, api *APIService) Consequence {
 		q.Title = c.withoutGroup(api, &q) + ": the API server serves " + group + " no more"
 	}
 	return q
+}
+
+// isDefined says that a CustomResourceDefinition stays of which the API server
+// keeps an APIService. Those of its own groups it writes once, when it starts.
+func (c *Case) isDefined(api *APIService) bool {
+	c.Need(Definitions, "which APIServices come back")
+	for o, d := range Contents[*Definition](c.State, Definitions) {
+		if c.stays(o) && d.Spec.Group == api.Spec.Group {
+			return true
+		}
+	}
+	return false
 }
 
 func available(api *APIService) bool {

@@ -16,7 +16,7 @@ func TestAggregation(t *testing.T) {
 		{
 			name: "a group of the API server's own", delete: "apiservice/v1.apps",
 			want: []string{
-				"Note api-group-gone: APIService v1.apps comes back within seconds: the API server serves it itself",
+				"Note api-group-gone: APIService v1.apps goes; the API server serves apps/v1 all the same, and writes it again when it starts anew",
 			},
 		},
 		{
