@@ -33,6 +33,7 @@ type live struct {
 	cluster *Cluster
 	guard   atomic.Pointer[Guard]
 	options ManifestOptions
+	files   files
 	stop    func()
 	log     *journal
 }
@@ -40,14 +41,14 @@ type live struct {
 func startLive(t testing.TB) *live {
 	t.Helper()
 	l := &live{Cluster: kube.Start(t), log: &journal{}}
+	l.files = files{filepath.Join(t.TempDir(), corev1.TLSCertKey), filepath.Join(t.TempDir(), corev1.TLSPrivateKeyKey)}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	l.options = ManifestOptions{Namespace: "kube-system", Image: "fairlead:test", AllRBAC: true, URL: "https://" + listener.Addr().String() + "/validate"}
 	l.apply(t)
-	f := l.certificate(t)
-	certificate, err := NewCertificate(f.cert, f.key, func(time.Time) {}, l.log.logger())
+	certificate, err := NewCertificate(l.files.cert, l.files.key, func(time.Time) {}, l.log.logger())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +78,8 @@ func startLive(t testing.TB) *live {
 	return l
 }
 
-// apply gives the manifests to kubectl.
+// apply gives the manifests to kubectl, and writes what their Secret holds to
+// files, as a kubelet does.
 func (l *live) apply(t testing.TB) {
 	t.Helper()
 	var text bytes.Buffer
@@ -85,19 +87,11 @@ func (l *live) apply(t testing.TB) {
 		t.Fatal(err)
 	}
 	l.Apply(text.String())
-}
-
-// certificate writes what the manifests' Secret holds to files, as a kubelet
-// does.
-func (l *live) certificate(t testing.TB) files {
-	t.Helper()
 	secret, err := l.Client.CoreV1().Secrets("kube-system").Get(t.Context(), "fairlead-guard", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := files{filepath.Join(t.TempDir(), corev1.TLSCertKey), filepath.Join(t.TempDir(), corev1.TLSPrivateKeyKey)}
-	writePair(t, f, pair{certificate: secret.Data[corev1.TLSCertKey], key: secret.Data[corev1.TLSPrivateKeyKey]})
-	return f
+	writePair(t, l.files, pair{certificate: secret.Data[corev1.TLSCertKey], key: secret.Data[corev1.TLSPrivateKeyKey]})
 }
 
 // account is a way to the API with the token of the guard's ServiceAccount.
