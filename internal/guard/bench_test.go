@@ -129,7 +129,7 @@ func BenchmarkReview(b *testing.B) {
 }
 
 // BenchmarkRefresh is what a change costs in the background, at 20 000 objects:
-// it may take a tenth of a core, and the pause after it sees to that.
+// 100 ms, which is a tenth of a core at one a second.
 func BenchmarkRefresh(b *testing.B) {
 	c := clusterOf(b)
 	b.ReportAllocs()

@@ -24,9 +24,11 @@ import (
 )
 
 const (
-	// shortestPause is how long a State is used at least before the next is made,
-	// and share which part of one core making them may take.
+	// A State is used for shortestPause at least before the next is made, and for
+	// as long as keeps making them to a share of one core, but not for more than
+	// longestPause: what was allowed meanwhile is judged again with each delete.
 	shortestPause = 250 * time.Millisecond
+	longestPause  = time.Second
 	share         = 0.1
 	// tolerated is how long a kind may not be followed before what is known of it
 	// counts for nothing. API servers that restart take less.
@@ -116,7 +118,7 @@ func (c *Cluster) renew(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(max(shortestPause, time.Duration(float64(took)/share))):
+		case <-time.After(min(max(shortestPause, time.Duration(float64(took)/share)), longestPause)):
 		}
 	}
 }
