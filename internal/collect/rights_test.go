@@ -46,7 +46,6 @@ metadata: {name: cilium-abcde, namespace: kube-system, labels: {k8s-app: cilium}
 spec:
   nodeName: n1
   serviceAccountName: cilium
-  automountServiceAccountToken: false
   containers: [{name: cilium-agent, image: cilium}]
 `
 

@@ -72,7 +72,6 @@ spec:
   nodeName: n1
   serviceAccountName: cilium
   hostNetwork: true
-  automountServiceAccountToken: false
   containers: [{name: cilium-agent, image: "quay.io/cilium/cilium:v1.17.3"}]
 `
 
