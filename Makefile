@@ -25,11 +25,6 @@ VCS := $(shell git status >/dev/null 2>&1 && echo true || echo false)
 
 DATAPATH := internal/datapath
 
-# Packages whose tests touch neither kernel nor API server run a second time
-# under the race detector.
-PURE = $(shell go list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}' ./internal/... \
-	| grep -v -e '^[^ ]*/$(DATAPATH)' -e /fairlead/test/ | cut -d' ' -f1)
-
 # Packages with tests named MayDie, which let a process die at each of the
 # package's failpoints. They are built with a tag.
 FAILING := ./internal/datapath
@@ -120,7 +115,7 @@ cluster: build
 	CGO_ENABLED=0 go build -o bin/cluster ./test/cluster
 
 .PHONY: components
-components: ## build etcd, kube-apiserver, kubectl and kube-proxy for the tests, once
+components: ## build etcd, kube-apiserver, kubectl, kube-proxy and helm for the tests, once
 	test/components/build.sh
 
 .PHONY: deps
