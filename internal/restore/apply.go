@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -63,6 +64,10 @@ func (c *Cluster) create(ctx context.Context, item *Item) (err error) {
 // give others what he does not have. Rules follow it, of which there are many.
 const escalation = "attempting to grant RBAC permissions not currently held"
 
+// unfit is how the API server names a field of another type than its kind has;
+// the value follows, whatever it is.
+var unfit = regexp.MustCompile(`(?m)(?:\): |^\s*)(\.[^\n]*?): expected (\w+), got `)
+
 // explain says in one line why a request failed, without values of the object:
 // the API server quotes those that it refuses.
 func explain(item *Item, err error) string {
@@ -75,6 +80,16 @@ func explain(item *Item, err error) string {
 		return "the API server forbids it: " + redact.Text(err.Error())
 	case apierrors.IsConflict(err):
 		return "another field manager has fields of it, and nothing is forced: " + redact.Text(err.Error())
+	}
+	if found := unfit.FindAllStringSubmatch(err.Error(), -1); found != nil {
+		var wrong []string
+		for _, match := range found {
+			wrong = append(wrong, match[1]+", which must be a "+match[2])
+		}
+		return "the API server refuses its " + few(wrong)
+	}
+	if strings.Contains(err.Error(), "illegal base64") {
+		return "the API server refuses its fields: one that must be in base64 is not"
 	}
 	if status := apierrors.APIStatus(nil); item.Kind == "Secret" && apierrors.IsInvalid(err) && errors.As(err, &status) {
 		return "the API server refuses its " + fields(status.Status().Details)

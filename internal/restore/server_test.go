@@ -257,6 +257,12 @@ items:
 ---
 {apiVersion: v1, kind: Secret, metadata: {name: Wrong}, stringData: {password: hunter2}, type: hunter2}
 ---
+{apiVersion: v1, kind: Secret, metadata: {name: number}, stringData: {password: 4711471147}}
+---
+{apiVersion: v1, kind: Secret, metadata: {name: text}, stringData: "hunter2\nhunter2"}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: numbers}, spec: {containers: [{name: c, image: 4711471147, env: [{name: PASSWORD, value: 4711471147}]}]}}
+---
 {apiVersion: v1, kind: Service, metadata: {name: taken}, spec: {clusterIP: 10.96.7.7, ports: [{port: 80}]}}
 ---
 {apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: scopeless, namespace: shop}, rules: []}
@@ -272,14 +278,18 @@ items:
 		"refused Pod default/; it has no name, only generateName web-",
 		"unknown Deployment old; the API server does not serve Deployment of apps/v1beta1",
 		"unknown Thing thing; the API server does not serve Thing of nowhere.example.com/v1",
-		"failed Secret default/wrong; ", "failed Secret default/Wrong; the API server refuses its ",
+		"failed Secret default/wrong; the API server refuses its fields: one that must be in base64 is not",
+		"failed Secret default/number; the API server refuses its .stringData.password, which must be a string",
+		"failed Secret default/text; the API server refuses its .stringData, which must be a map",
+		"failed Pod default/numbers; the API server refuses its .spec.containers[name=\"c\"].env[name=\"PASSWORD\"].value, which must be a string, .spec.containers[name=\"c\"].image, which must be a string",
+		"failed Secret default/Wrong; the API server refuses its ",
 		"failed Service default/taken; ", "provided IP is already allocated",
 	} {
 		if !strings.Contains(have+"\n", want) {
 			t.Errorf("%q is not in\n%s", want, have)
 		}
 	}
-	if strings.Contains(have, "hunter2") {
+	if strings.Contains(have, "hunter2") || strings.Contains(have, "4711471147") {
 		t.Errorf("a secret shows:\n%s", have)
 	}
 	if data := w.Kubectl("get", "configmap", "twice", "-o", "jsonpath={.data.a}"); data != "second" {
