@@ -152,6 +152,10 @@ func (j *rights) hit(i int, k *rbac.Component, as subject) bool {
 		h = &hit{}
 		j.hits[i] = h
 	}
+	// Whoever loses something by several groups, and by himself, is hit once.
+	if slices.ContainsFunc(h.as, func(s subject) bool { return s.Kind == as.Kind && s.account() == as.account() }) {
+		return true
+	}
 	h.as = append(h.as, as)
 	for _, r := range lost {
 		if !slices.Contains(h.needs, r) {
@@ -331,6 +335,7 @@ func (j *rights) components() []Consequence {
 			who, affected = append(who, j.name(s)), append(affected, s.Kind+" "+strings.TrimPrefix(s.account().String(), "/"))
 		}
 		q := j.consequence(losses, accounts, severityOf(k), fmt.Sprintf("%s: %s (%s) may no longer %s", k.Sees, k.Title, strings.Join(who, "; "), rbac.Summary(h.needs)))
+		j.foremost(&q, h.needs, losses)
 		q.Rank = len(pods)
 		q.Affected = slices.Compact(slices.Sorted(slices.Values(slices.Concat(affected, j.workloads(pods)))))
 		q.Detail = append(q.Detail, "What runs goes on with what it knows; what changes from then on it does not hear of.")
@@ -342,6 +347,19 @@ func (j *rights) components() []Consequence {
 		out = append(out, q)
 	}
 	return out
+}
+
+// foremost puts the objects first by which a component loses what it needs, before
+// those by which it loses what it could do without.
+func (j *rights) foremost(q *Consequence, needs []rbac.Request, losses []rbac.Loss) {
+	essential := j.causes(slices.DeleteFunc(slices.Clone(losses), func(l rbac.Loss) bool { return !slices.ContainsFunc(needs, l.Covers) }))
+	after := func(o *Object) int {
+		if slices.Contains(essential, o) {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(q.Objects, func(a, b *Object) int { return cmp.Compare(after(a), after(b)) })
 }
 
 // unused makes it milder that a component loses its rights as a user if its pods
