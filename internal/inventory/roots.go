@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -127,7 +128,7 @@ func (f *finder) find(ctx context.Context) (*Named, error) {
 	f.Doing("asking what is to be deleted")
 	result := f.build().Do()
 	if err := result.Err(); err != nil {
-		return nil, err
+		return nil, unquoted(err)
 	}
 	found := &finding{finder: f, seen: map[impact.Key]bool{}}
 	err := result.Visit(func(info *resource.Info, err error) error {
@@ -144,10 +145,19 @@ func (f *finder) find(ctx context.Context) (*Named, error) {
 		case apierrors.IsResourceExpired(err):
 			return nil, err
 		case !f.IgnoreNotFound || !apierrors.IsNotFound(err):
-			found.Troubles = append(found.Troubles, err)
+			found.Troubles = append(found.Troubles, unquoted(err))
 		}
 	}
 	return &found.Named, nil
+}
+
+// unquoted leaves out the text of a document that has no kind: the builder puts
+// all of it into its error, and it may be a Secret.
+func unquoted(err error) error {
+	if why, _, quotes := strings.Cut(err.Error(), " is missing in '"); quotes {
+		return errors.New(why + " is missing")
+	}
+	return err
 }
 
 // parts are the errors that a visitor has collected, each once.

@@ -147,6 +147,26 @@ func TestRootsThatAreNotThere(t *testing.T) {
 	}
 }
 
+// TestRootsTellNothingOfADocument that is no object: it may be a secret.
+func TestRootsTellNothingOfADocument(t *testing.T) {
+	c := fill(t)
+	for text, want := range map[string]string{
+		"apiVersion: v1\ndata: {password: aHVudGVyMg==}\n":              "unable to decode \"standard input\": Object 'Kind' is missing",
+		"kind: Secret\nstringData: {password: aHVudGVyMg==}\n":          "an object in standard input has no name",
+		"kind: List\nitems: [{stringData: {password: aHVudGVyMg==}}]\n": "is missing",
+	} {
+		args := Args{Files: resource.FilenameOptions{Filenames: []string{"-"}}, Stdin: strings.NewReader(text)}
+		found, err := Roots(t.Context(), asAdmin(t, c, "shop"), args)
+		if err != nil || len(found.Troubles) != 1 {
+			t.Errorf("%s: found %+v, %v", text, found, err)
+			continue
+		}
+		if trouble := found.Troubles[0].Error(); !strings.Contains(trouble, want) || strings.Contains(trouble, "aHVudGVyMg") {
+			t.Errorf("%s: %s; want %s", text, trouble, want)
+		}
+	}
+}
+
 func TestRootsInPages(t *testing.T) {
 	c := kube.Start(t)
 	const n = 2*pageSize + 1
