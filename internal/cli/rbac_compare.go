@@ -45,7 +45,8 @@ journal, or else of the manifests. Too little is what these do not give although
 Too much is what they give and the audit logs do not show in use, for the time that the
 logs cover. A wildcard is shown with what it was used for. Where a log would not show
 that a right is used, as its policy leaves such requests out, that is said; --policy
-tells for certain. What everybody may do is never too much.
+tells for certain. Never too much is what everybody may do, what no version of the
+component can work without, and a list of what is watched.
 
 Exit status: 0 nothing is too little, 1 something is, 2 it could not compare.`,
 		Example: e.examples(
@@ -160,6 +161,9 @@ func (e *env) printCompare(output *format, answer compareAnswer) error {
 			used = "only for " + x.UsedFor
 		case x.Hidden != "":
 			used = "not known: " + x.Hidden
+		}
+		if x.Essential != "" {
+			used += "; essential: " + x.Essential
 		}
 		much.add(x.Target(), strings.Join(x.Verbs, ","), orAll(x.Namespace), orAll(strings.Join(x.Names, ",")), fmt.Sprintf("%s by %s", x.Role, x.Binding), used)
 	}

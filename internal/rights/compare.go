@@ -3,6 +3,7 @@
 package rights
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,12 +43,15 @@ type Excess struct {
 	Role    string `json:"role"`
 	// UsedFor is what a wildcard was used for, in few words; "": nothing.
 	UsedFor string `json:"usedFor,omitempty"`
+	// Essential is what of a wildcard no version of the component can work without.
+	Essential string `json:"essential,omitempty"`
 	// Hidden is why the log cannot say that it was not used.
 	Hidden string `json:"hidden,omitempty"`
 }
 
 // Compare finds what is too little and what is too much. What everybody may do
-// is never too much.
+// is never too much, nor is what a component cannot work without, and a list beside
+// a watch that is used: it shows nothing more, and clients fall back on it.
 func Compare(c Case) Comparison {
 	return Comparison{TooLittle: c.lacks(), TooMuch: c.excesses()}
 }
@@ -121,8 +125,8 @@ func (r Rule) rights() []Right {
 // surplus is what is said of a right that was not used, or not for all that it
 // gives.
 type surplus struct {
-	binding, role   rbac.Ref
-	usedFor, hidden string
+	binding, role              rbac.Ref
+	usedFor, essential, hidden string
 }
 
 func (c Case) excesses() []Excess {
@@ -130,11 +134,11 @@ func (c Case) excesses() []Excess {
 	byGrant := map[[2]rbac.Ref]map[Right]surplus{}
 	var order [][2]rbac.Ref
 	for _, g := range c.Access.own() {
-		used := c.usedOf(g.Right)
-		if len(used) > 0 && !g.Wild() {
+		used, essential := c.usedOf(g.Right), c.essentialOf(g.Right)
+		if !g.Wild() && (len(used) > 0 || len(essential) > 0 || c.watches(g.Right)) {
 			continue
 		}
-		s := surplus{binding: g.binding, role: g.role, usedFor: rbac.Summary(used)}
+		s := surplus{binding: g.binding, role: g.role, usedFor: rbac.Summary(used), essential: rbac.Summary(essential)}
 		if len(used) == 0 && c.Hidden != nil {
 			s.hidden = c.Hidden(g.Right)
 		}
@@ -148,10 +152,37 @@ func (c Case) excesses() []Excess {
 	out := []Excess{}
 	for _, by := range order {
 		for _, m := range summed(byGrant[by]) {
-			out = append(out, Excess{Rule: m.Rule, Binding: m.mark.binding.String(), Role: m.mark.role.String(), UsedFor: m.mark.usedFor, Hidden: m.mark.hidden})
+			out = append(out, Excess{Rule: m.Rule, Binding: m.mark.binding.String(), Role: m.mark.role.String(), UsedFor: m.mark.usedFor, Essential: m.mark.essential, Hidden: m.mark.hidden})
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Excess) int { return compareRules(a.Rule, b.Rule) })
+	return out
+}
+
+// watches says that a right is one to list what is watched.
+func (c Case) watches(r Right) bool {
+	if r.Verb != "list" {
+		return false
+	}
+	r.Verb = "watch"
+	return len(c.usedOf(r)) > 0
+}
+
+// essentialOf is what a right allows of that without which no version of the
+// component works.
+func (c Case) essentialOf(r Right) (out []rbac.Request) {
+	if c.Needs == nil {
+		return nil
+	}
+	alone := r.alone()
+	for need, sources := range c.Needs.sources {
+		if slices.Contains(sources, Essential) && alone.Allows(need) {
+			out = append(out, need.Request)
+		}
+	}
+	slices.SortFunc(out, func(a, b rbac.Request) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Verb, b.Verb))
+	})
 	return out
 }
 

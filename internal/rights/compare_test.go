@@ -62,6 +62,9 @@ func lines(c Comparison) (little, much []string) {
 		if x.UsedFor != "" {
 			s += ": only " + x.UsedFor
 		}
+		if x.Essential != "" {
+			s += ": essential " + x.Essential
+		}
 		if x.Hidden != "" {
 			s += ": " + x.Hidden
 		}
@@ -127,6 +130,15 @@ func TestCompare(t *testing.T) {
 				n.Add(Essential, right("watch", "", "pods"))
 			},
 			little: []string{"watch pods: needed by Helm release kube-system/cilium, built-in data (essential)"}},
+		{name: "a list is not too much where the same is watched: it shows nothing more, and clients fall back on it", everywhere: rules(rule("", "pods", "get,list,watch")),
+			used: []audit.Record{record("watch", "pods")}, much: []string{"get pods"}},
+		{name: "but a list of something else is", everywhere: rules(rule("", "pods,nodes", "list,watch")), used: []audit.Record{record("watch", "pods")}, much: []string{"list,watch nodes"}},
+		{name: "what no version of the component works without is never too much", everywhere: rules(rule("", "pods,secrets", "list")),
+			needs: func(n *Needs) { n.Add(Essential, right("list", "", "pods")) }, much: []string{"list secrets"}},
+		{name: "but what only a release grants is", everywhere: rules(rule("", "pods", "list")),
+			needs: func(n *Needs) { n.Add("Helm release kube-system/cilium", right("list", "", "pods")) }, much: []string{"list pods"}},
+		{name: "of a wildcard it is said", everywhere: rules(rule("", "*", "list,get")),
+			needs: func(n *Needs) { n.Add(Essential, right("list", "", "pods")) }, much: []string{"get *", "list *: essential list pods"}},
 		{name: "more names than are told apart are not judged where only names are granted", everywhere: rules(rule("", "secrets", "get", manyNames()...)),
 			used: func() (all []audit.Record) {
 				for _, name := range manyNames() {
