@@ -44,6 +44,16 @@ const world = `
 ---
 {apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, addressType: IPv4, metadata: {name: web-x, namespace: shop, ownerReferences: [{apiVersion: v1, kind: Service, name: web, controller: true}]}}
 ---
+{apiVersion: v1, kind: Service, metadata: {name: two, namespace: shops}, spec: {clusterIPs: [10.96.0.7, "fd00::7"]}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: headless, namespace: shops}, spec: {clusterIPs: [None]}}
+---
+{apiVersion: networking.k8s.io/v1, kind: IPAddress, metadata: {name: 10.96.0.7}}
+---
+{apiVersion: networking.k8s.io/v1, kind: IPAddress, metadata: {name: 10.96.0.8}}
+---
+{apiVersion: networking.k8s.io/v1, kind: IPAddress, metadata: {name: "fd00::7"}}
+---
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
 metadata: {name: crontabs.example.com}
@@ -101,6 +111,10 @@ func TestDelete(t *testing.T) {
 		{
 			name: "controllers delete what they do not own", delete: "ServiceAccount/shop/builder Service/shop/web", cascade: impact.Orphan,
 			want: "ServiceAccount shop/builder\nService shop/web\nSecret shop/builder-token kept by ServiceAccount shop/builder\nEndpoints shop/web kept by Service shop/web",
+		},
+		{
+			name: "the addresses of a Service are free again", delete: "Service/shops/two Service/shops/headless",
+			want: "Service shops/two\nService shops/headless\nIPAddress 10.96.0.7 kept by Service shops/two\nIPAddress fd00::7 kept by Service shops/two",
 		},
 		{
 			name: "an owner that does not exist holds nothing", delete: "Service/shop/web",

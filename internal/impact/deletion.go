@@ -69,8 +69,13 @@ const (
 	boundTo    = "bound to"
 )
 
-// Endpoints are what the endpoints controller writes for a Service, under its name.
-var endpoints = core("endpoints")
+var (
+	// Endpoints are what the endpoints controller writes for a Service, under its name.
+	endpoints = core("endpoints")
+	// The API server notes by an IPAddress, which has the address for a name, that
+	// a Service has it.
+	ipAddresses = in("networking.k8s.io", "ipaddresses")
+)
 
 // Delete finds what goes if the roots are deleted:
 //
@@ -80,8 +85,8 @@ var endpoints = core("endpoints")
 //   - what has only owners that go, are gone, or wait for what they own. Roots
 //     leave theirs if the cascade is Orphan, whatever goes with them does not;
 //   - what controllers delete without being owners: token Secrets with their
-//     ServiceAccount, Endpoints with their Service, pods with their Node, and
-//     volumes that their class reclaims with their claim.
+//     ServiceAccount, Endpoints and IPAddresses with their Service, pods with
+//     their Node, and volumes that their class reclaims with their claim.
 func Delete(s *State, roots []*Object, cascade Cascade) *Deletion {
 	w := &walk{state: s, owners: map[*Object]*owners{}, Deletion: &Deletion{
 		Roots: roots, Cascade: cascade, gone: make(map[*Object]Cause, len(roots)), byKind: map[schema.GroupResource][]*Object{},
@@ -139,8 +144,11 @@ func (w *walk) follow(o *Object) {
 	case ServiceAccounts:
 		w.all(tokens.of(w.state)[o.Key()], Cause{o, keptBy})
 	case Services:
-		if e, ok := w.state.Get(Key{endpoints, o.Namespace, o.Name}); ok {
-			w.goes(e, Cause{o, keptBy})
+		w.kept(o, Key{endpoints, o.Namespace, o.Name})
+		if service, ok := o.Content.(*corev1.Service); ok {
+			for _, ip := range service.Spec.ClusterIPs {
+				w.kept(o, Key{ipAddresses, "", ip})
+			}
 		}
 	case Nodes:
 		for _, pod := range w.state.PodsOn(o.Name) {
@@ -148,6 +156,13 @@ func (w *walk) follow(o *Object) {
 		}
 	case Claims:
 		w.reclaim(o)
+	}
+}
+
+// kept follows an object to what is written along with it.
+func (w *walk) kept(by *Object, k Key) {
+	if o, ok := w.state.Get(k); ok {
+		w.goes(o, Cause{by, keptBy})
 	}
 }
 
