@@ -64,7 +64,7 @@ func (e *env) printJudgement(f *format, j *judgement) error {
 	j.writeGoing(&b, e.colour)
 	j.writeConsequences(&b, e.colour)
 	j.writeDetails(&b)
-	writeList(&b, "Not judged, since it is not known:", j.Incomplete)
+	writeList(&b, "Not judged, since it is not known:", together(j.Incomplete))
 	b.WriteString("\n" + j.sentence() + "\n")
 	return e.print(b.String())
 }
@@ -224,6 +224,31 @@ func cut(list []string) string {
 		return clean(strings.Join(list, ", "))
 	}
 	return clean(strings.Join(slices.Clone(list[:few]), ", ")) + fmt.Sprintf(" and %d more", left)
+}
+
+// together makes one line of kinds of which the same is said, and puts what is said
+// of few kinds first: who may list next to nothing reads on what a judgement rests
+// before the rest.
+func together(lines []string) []string {
+	var said []string
+	kinds := map[string][]string{}
+	for _, line := range lines {
+		kind, text, _ := strings.Cut(line, ": ")
+		if strings.Contains(kind, " ") { // it is of no kind
+			kind, text = "", line
+		}
+		if kinds[text] == nil {
+			said = append(said, text)
+		}
+		kinds[text] = append(kinds[text], kind)
+	}
+	slices.SortStableFunc(said, func(a, b string) int { return cmp.Compare(len(kinds[a]), len(kinds[b])) })
+	for i, text := range said {
+		if of := kinds[text]; of[0] != "" {
+			said[i] = cut(of) + ": " + text
+		}
+	}
+	return said
 }
 
 func writeList(b *strings.Builder, title string, lines []string) {

@@ -149,3 +149,22 @@ func TestFlagsAreKubectls(t *testing.T) {
 		t.Errorf("kubectl's flags, and ours:\n%s", diff)
 	}
 }
+
+func TestWhatIsNotKnownInFewLines(t *testing.T) {
+	const own = "the API server does not let you list them; which of them go too is not known"
+	for name, tt := range map[string]struct{ lines, want []string }{
+		"nothing":                             {},
+		"one kind":                            {[]string{"pods: " + own}, []string{"pods: " + own}},
+		"two of which the same is said":       {[]string{"pods: " + own, "nodes: " + own}, []string{"pods, nodes: " + own}},
+		"what is said of few kinds is first":  {[]string{"pods: " + own, "nodes: " + own, "roles: a; who is bound is not known"}, []string{"roles: a; who is bound is not known", "pods, nodes: " + own}},
+		"what is said of no kind is left":     {[]string{`get Pod shop/a: pods "a" is forbidden`, "pods: " + own}, []string{`get Pod shop/a: pods "a" is forbidden`, "pods: " + own}},
+		"of very many some are named":         {slices.Repeat([]string{"k: " + own}, 20), []string{"k, k, k, k, k, k, k, k and 12 more: " + own}},
+		"the same reason with other unknowns": {[]string{"pods: a; b is not known", "nodes: a; c is not known"}, []string{"pods: a; b is not known", "nodes: a; c is not known"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, together(tt.lines)); diff != "" {
+				t.Errorf("(- wanted, + found)\n%s", diff)
+			}
+		})
+	}
+}

@@ -143,7 +143,7 @@ func gone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsMeth
 func reason(err error) string {
 	switch {
 	case apierrors.IsForbidden(err):
-		return "the API server does not let you list them (" + err.Error() + ")"
+		return "the API server does not let you list them"
 	case apierrors.IsResourceExpired(err):
 		return fmt.Sprintf("their list changes faster than it can be read: %d times it had expired before its last page", tries)
 	case apierrors.ReasonForError(err) == metav1.StatusReasonServiceUnavailable:
