@@ -142,6 +142,9 @@ func (r *review) decode() error {
 		return err
 	}
 	r.object, r.labels = o, content.GetLabels()
+	if r.Name == "" { // a request to delete a whole collection names none of its objects
+		r.Name = o.Name
+	}
 	r.reason = strings.TrimSpace(content.GetAnnotations()[Override])
 	return nil
 }

@@ -91,6 +91,16 @@ func TestARefusalSaysWhyAndHowToGoOn(t *testing.T) {
 	}
 }
 
+// A request to delete a whole collection is asked about object by object, and
+// names none of them.
+func TestOfACollectionTheObjectIsNamed(t *testing.T) {
+	r := newRig(t, true, clusterYAML)
+	have := r.delete(t, "Service/shop/web", func(_ testing.TB, r *admissionv1.AdmissionRequest) { r.Name = "" })
+	if have.Allowed || !strings.Contains(have.Result.Message, "kubectl annotate service web -n shop ") || !strings.Contains(r.log.String(), `"object":"Service shop/web"`) {
+		t.Errorf("%+v\n%s", have.Result, r.log)
+	}
+}
+
 // Admission sees one delete at a time.
 func TestTheSecondOfTwoBindingsIsTheLast(t *testing.T) {
 	t.Run("the first goes with a word on the other", func(t *testing.T) {

@@ -271,8 +271,11 @@ func (l *live) policy(t *testing.T) {
 	})
 	t.Run("names the namespace of what is in one", func(t *testing.T) {
 		l.Apply(`{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: reader, namespace: default, labels: {fairlead.io/guard: "on"}}, rules: []}`)
-		if out, ok := l.kubectl(t, "delete", "role", "reader"); ok || !strings.Contains(out, "kubectl annotate role reader -n default fairlead.io/delete-anyway=REASON") {
-			t.Errorf("%v: %s", ok, out)
+		for _, args := range [][]string{{"role", "reader"}, {"--raw", "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles"}} {
+			out, ok := l.kubectl(t, append([]string{"delete"}, args...)...)
+			if ok || !strings.Contains(out, "kubectl annotate role reader -n default fairlead.io/delete-anyway=REASON") {
+				t.Errorf("%v: %v: %s", args, ok, out)
+			}
 		}
 	})
 	t.Run("lets it go with the annotation, which stands in the audit log", func(t *testing.T) {
