@@ -86,6 +86,9 @@ func (c *Case) lacking(o *Object, users []user, e effect) Consequence {
 		return q
 	}
 	q.Title = fmt.Sprintf(e.title, some(hard), o)
+	if e.id == "account-gone" && podsOf(hard) > 0 {
+		q.Detail = []string{"Once it is there again, new pods start; the tokens of those that run stay void, and they are refused until they are restarted."}
+	}
 	if e.id == "account-gone" && o.Name == "default" {
 		q.Severity = Note
 		q.Title = fmt.Sprintf("%s is made again at once, but the tokens that %s took of it are void", o, some(hard))

@@ -179,7 +179,8 @@ func TestMounts(t *testing.T) {
 			want: []string{
 				"Breaks account-gone: Deployment shop/web (2 pods running) loses its token for the API server and starts no new pod: it runs as ServiceAccount shop/web",
 			},
-			hits: []string{"Deployment shop/web (2 pods running)"},
+			hits:   []string{"Deployment shop/web (2 pods running)"},
+			detail: []string{"Once it is there again, new pods start; the tokens of those that run stay void, and they are refused until they are restarted."},
 		},
 		{
 			name: "the default account", delete: "serviceaccount/shop/default",

@@ -48,7 +48,7 @@ func (c *Case) claimGone(o *Object, claim *corev1.PersistentVolumeClaim) Consequ
 	whose := ""
 	if len(users) > 0 {
 		whose = ", which " + some(users) + verb(len(users), " mounts,", " mount,")
-		q.Detail = append(q.Detail, "It goes only when no pod mounts it any more; no new pod may.")
+		q.Detail = append(q.Detail, "It goes only when no pod mounts it any more: until then it hangs in deletion, kubectl waits, and no new pod may mount it.")
 	}
 	if claim.Status.Phase != corev1.ClaimBound || claim.Spec.VolumeName == "" {
 		q.Title = fmt.Sprintf("%s can start no pod any more: %s goes", some(users), o)
@@ -99,7 +99,7 @@ func (c *Case) volumeGone(o *Object, volume *corev1.PersistentVolume) []Conseque
 	if len(users) > 0 {
 		q.Title = fmt.Sprintf("%s, which %s %s, loses its volume %s", claim, some(users), verb(len(users), "mounts", "mount"), o.Name)
 	}
-	q.Detail = []string{"It goes only when its claim does. What is on it stays: the reclaim policy counts when a claim goes."}
+	q.Detail = []string{"It goes only when its claim does: until then it hangs in deletion, and kubectl waits. What is on it stays: the reclaim policy counts when a claim goes."}
 	return []Consequence{q}
 }
 

@@ -12,7 +12,7 @@ func TestStorage(t *testing.T) {
 				"Breaks claim-gone: the data of PersistentVolumeClaim shop/data-db-0, which StatefulSet shop/db (1 pod running) mounts, is deleted with PersistentVolume pv-db",
 			},
 			hits:   []string{"StatefulSet shop/db (1 pod running)"},
-			detail: []string{"It goes only when no pod mounts it any more; no new pod may."},
+			detail: []string{"It goes only when no pod mounts it any more: until then it hangs in deletion, kubectl waits, and no new pod may mount it."},
 		},
 		{
 			name: "a claim whose volume stays", delete: "persistentvolumeclaim/shop/kept",
@@ -46,7 +46,7 @@ func TestStorage(t *testing.T) {
 				"Breaks volume-gone: PersistentVolumeClaim shop/data-db-0, which StatefulSet shop/db (1 pod running) mounts, loses its volume pv-db",
 			},
 			hits:   []string{"StatefulSet shop/db (1 pod running)"},
-			detail: []string{"It goes only when its claim does. What is on it stays: the reclaim policy counts when a claim goes."},
+			detail: []string{"It goes only when its claim does: until then it hangs in deletion, and kubectl waits. What is on it stays: the reclaim policy counts when a claim goes."},
 		},
 		{
 			name: "a volume that is claimed", delete: "persistentvolume/pv-kept",
