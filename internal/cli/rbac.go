@@ -15,6 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/fairlead-io/fairlead/internal/apiserver"
 	"github.com/fairlead-io/fairlead/internal/helm"
@@ -96,21 +98,48 @@ type grantFlags struct {
 	journal, at string
 	release     string
 	manifests   []string
+	// api is where bindings and releases are read; nil: nowhere. Nobody named it if
+	// it is kubectl's, so that others have to do while it does not answer. It may be
+	// there for the release alone.
+	api         *rest.Config
+	kubectls    bool
+	releaseOnly bool
 }
 
 func (f *grantFlags) addTo(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "`FILE` that says how to reach the API server; in a pod its service account does if empty")
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "`FILE` that says how to reach the API server; if empty, in a pod its service account does, and elsewhere kubectl's own unless other sources are given")
 	flags.StringVar(&f.journal, "journal", "", "journal's `FILE`: the bindings that it recorded")
 	flags.StringVar(&f.at, "at", "", "the moment in the journal, a `TIME` as 2026-01-02T15:04:05Z, or how long ago as 30m; its end if empty")
 	flags.StringVar(&f.release, "helm-release", "", "the bindings of the Helm release `NAMESPACE/NAME`, as it was deployed last")
 	flags.StringSliceVarP(&f.manifests, "filename", "f", nil, "the bindings of the manifest `FILE`, - for standard input; repeatable")
 }
 
-// hasAPI says whether anything tells where an API server is.
-func (f *grantFlags) hasAPI() bool {
-	return f.kubeconfig != "" || os.Getenv("KUBERNETES_SERVICE_HOST") != ""
+// reach finds the API server. Where no flag names any source of the same, it is the
+// one that kubectl would ask.
+func (f *grantFlags) reach(others bool) (err error) {
+	switch {
+	case f.kubeconfig != "" || os.Getenv("KUBERNETES_SERVICE_HOST") != "":
+		f.api, err = apiserver.RESTConfig(f.kubeconfig)
+		return err
+	case others && f.release == "":
+		return nil
+	}
+	f.api, err = clientcmd.NewNonInteractiveDeferredLoadingClientConfig(clientcmd.NewDefaultClientConfigLoadingRules(), nil).ClientConfig()
+	switch {
+	case clientcmd.IsEmptyConfig(err) && f.release != "":
+		return errors.New("--helm-release is read from the API server: give --kubeconfig")
+	case clientcmd.IsEmptyConfig(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read how kubectl reaches the API server: %w: give --kubeconfig", err)
+	}
+	f.kubectls, f.releaseOnly, f.api.QPS = true, others, -1
+	return nil
 }
+
+// others says whether bindings are read from anywhere else.
+func (f *grantFlags) others() bool { return f.journal != "" || len(f.manifests) > 0 }
 
 // grants are the bindings of one source.
 type grants struct {
@@ -124,6 +153,8 @@ type known struct {
 	// manifests, and the Helm release.
 	grants []grants
 	pods   []corev1.Pod // of the service account
+	// unread is why an API server that nobody named gave no bindings.
+	unread error
 }
 
 // readGrants asks each source that the flags name.
@@ -132,19 +163,26 @@ func (e *env) readGrants(ctx context.Context, f *grantFlags, user rbac.User) (kn
 	if f.at != "" && f.journal == "" {
 		return k, errors.New("--at is about a journal: give --journal too")
 	}
-	client, err := f.client()
-	if err != nil {
-		return k, err
+	var client kubernetes.Interface
+	if f.api != nil {
+		var err error
+		if client, err = kubernetes.NewForConfig(f.api); err != nil {
+			return k, err
+		}
 	}
 	done := e.whileBusy(func() string { return "reading roles and bindings" })
 	defer done()
-	if client != nil {
+	if client != nil && !f.releaseOnly {
 		objects, err := source.Live(ctx, client)
-		if err != nil {
+		switch {
+		case err == nil:
+			k.grants = append(k.grants, grants{"bindings", objects.Policy()})
+			k.pods = e.podsOf(ctx, client, user)
+		case f.kubectls && f.release == "":
+			k.unread = err
+		default:
 			return k, err
 		}
-		k.grants = append(k.grants, grants{"bindings", objects.Policy()})
-		k.pods = e.podsOf(ctx, client, user)
 	}
 	if f.journal != "" {
 		g, err := e.recordedGrants(ctx, f)
@@ -168,21 +206,6 @@ func (e *env) readGrants(ctx context.Context, f *grantFlags, user rbac.User) (kn
 		k.grants = append(k.grants, g)
 	}
 	return k, nil
-}
-
-// client is nil where nothing says how to reach an API server.
-func (f *grantFlags) client() (kubernetes.Interface, error) {
-	if !f.hasAPI() {
-		if f.release != "" {
-			return nil, errors.New("--helm-release is read from the API server: give --kubeconfig")
-		}
-		return nil, nil
-	}
-	config, err := apiserver.RESTConfig(f.kubeconfig)
-	if err != nil {
-		return nil, err
-	}
-	return kubernetes.NewForConfig(config)
 }
 
 // podsOf are the pods that run as a service account, by which its component is

@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,8 +36,8 @@ func newRBACCompare(e *env) *cobra.Command {
 		Short: "Show which rights of a component are too much, and which are too little",
 		Long: `Compare what a service account, or another user, may do with what it used and needs.
 
-What it may do are the bindings of the API server; without --kubeconfig those of the
-journal, or else of the manifests. Too little is what these do not give although
+What it may do are the bindings of the API server of --kubeconfig; without that those of
+the journal, of the manifests, or else of the API server that kubectl would ask. Too little is what these do not give although
 
   - the audit logs show that it was refused, or that it used it when it still could
   - another source that is given has it: a journal, manifests, a Helm release
@@ -63,7 +64,10 @@ Exit status: 0 nothing is too little, 1 something is, 2 it could not compare.`,
 		if err != nil {
 			return err
 		}
-		if !f.grants.hasAPI() && f.grants.journal == "" && len(f.grants.manifests) == 0 {
+		if err := f.grants.reach(f.grants.others()); err != nil {
+			return err
+		}
+		if f.grants.api == nil && !f.grants.others() {
 			return seeHelp(cmd, "say where its rights are to be read: give --kubeconfig, --journal or -f")
 		}
 		if f.usage.policy != "" && len(f.usage.files) == 0 {
@@ -76,7 +80,7 @@ Exit status: 0 nothing is too little, 1 something is, 2 it could not compare.`,
 
 func (e *env) rbacCompare(ctx context.Context, f *needsFlags, user rbac.User) error {
 	k, err := e.readGrants(ctx, &f.grants, user)
-	if err != nil {
+	if err = cmp.Or(err, k.unread); err != nil {
 		return err
 	}
 	answer := compareAnswer{SchemaVersion: api.SchemaVersion, User: user.Name, Granted: k.grants[0].source, Servers: []audit.Server{}, Known: []componentText{}}

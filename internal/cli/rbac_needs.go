@@ -48,7 +48,8 @@ from all that is given:
 
   bindings       what binds it to roles: as the API server of --kubeconfig has it, as a
                  journal recorded it (--journal, --at), as a Helm release installed it
-                 (--helm-release), or as manifests say (-f)
+                 (--helm-release), or as manifests say (-f); if nothing is given, as the
+                 API server has it that kubectl would ask
   audit log      what it used, and what it asked for and was refused (--audit-log)
   its log        what its own log says it was refused (--log)
   built-in data  what is known of components without which a cluster has no network
@@ -76,6 +77,9 @@ in which something is needed that is not needed everywhere.`,
 		if f.usage.policy != "" && len(f.usage.files) == 0 {
 			return seeHelp(cmd, "--policy is about audit logs: give --audit-log too")
 		}
+		if err := f.grants.reach(f.grants.others() || len(f.usage.files) > 0 || len(f.logs) > 0); err != nil {
+			return err
+		}
 		return e.rbacNeeds(cmd.Context(), f, user)
 	}
 	return cmd
@@ -85,6 +89,9 @@ func (e *env) rbacNeeds(ctx context.Context, f *needsFlags, user rbac.User) erro
 	k, err := e.readGrants(ctx, &f.grants, user)
 	if err != nil {
 		return err
+	}
+	if k.unread != nil {
+		e.warn("what binds it is not known: %v", k.unread)
 	}
 	needs := &rights.Needs{}
 	answer := needsAnswer{SchemaVersion: api.SchemaVersion, User: user.Name, Components: []componentText{}}
