@@ -20,13 +20,18 @@ import (
 // Apply makes what is missing, in the plan's order, and says of each object
 // what became of it. One that fails keeps no other from being made.
 func (c *Cluster) Apply(ctx context.Context, p *Plan, each func(*Item)) error {
+	made := map[string]bool{} // names of definitions
 	for _, item := range p.Items {
 		if item.State != Missing {
 			continue
 		}
-		if err := c.create(ctx, item); err != nil {
+		// Nobody needs to wait for a kind whose definition was not made.
+		if definition := item.at.resource.GroupResource().String(); item.at.coming && !made[definition] {
+			item.become(Failed, "its kind is not served: CustomResourceDefinition %s was not made", definition)
+		} else if err := c.create(ctx, item); err != nil {
 			item.become(Failed, "%s", explain(item, err))
 		}
+		made[item.Name] = made[item.Name] || item.Kind == "CustomResourceDefinition" && item.State != Failed
 		each(item)
 		if err := ctx.Err(); err != nil {
 			return err
@@ -91,21 +96,51 @@ func explain(item *Item, err error) string {
 	if strings.Contains(err.Error(), "illegal base64") {
 		return "the API server refuses its fields: one that must be in base64 is not"
 	}
-	if status := apierrors.APIStatus(nil); item.Kind == "Secret" && apierrors.IsInvalid(err) && errors.As(err, &status) {
-		return "the API server refuses its " + fields(status.Status().Details)
+	if status := apierrors.APIStatus(nil); apierrors.IsInvalid(err) && errors.As(err, &status) {
+		return "the API server refuses its " + fields(status.Status().Details, item.Kind != "Secret")
 	}
 	return redact.Text(err.Error())
 }
 
-func fields(details *metav1.StatusDetails) string {
+// fields names those that an API server refuses and, if reasons are to be told,
+// why.
+func fields(details *metav1.StatusDetails, reasons bool) string {
 	if details == nil || len(details.Causes) == 0 {
 		return "fields"
 	}
 	var names []string
 	for _, cause := range details.Causes {
-		names = append(names, cause.Field)
+		name := cause.Field
+		if reasons {
+			name += ": " + redact.Text(withoutValue(cause.Message))
+		}
+		names = append(names, name)
 	}
 	return few(names)
+}
+
+// quoting is how the message of a cause begins that quotes a value, and
+// quotedValue is the value, as far as one can tell where it ends: a text in
+// quotes, an object, a list, or a number.
+var (
+	quoting     = regexp.MustCompile(`^(?:Invalid value|Duplicate value|Unsupported value|Not found)`)
+	quotedValue = regexp.MustCompile(`(?s)^: (?:"(?:[^"\\]|\\.)*"|[^"].*[\]}]|[^":\s{]+)(?:: |$)`)
+)
+
+// withoutValue leaves out of the message of a cause the value that it quotes,
+// and what follows in further lines: differences of whole objects.
+func withoutValue(message string) string {
+	kind := quoting.FindString(message)
+	rest := message[len(kind):]
+	if kind != "" {
+		value := quotedValue.FindString(rest)
+		if rest = rest[len(value):]; value == "" || rest == "" {
+			return kind
+		}
+		kind += ": "
+	}
+	rest, _, _ = strings.Cut(rest, "\n")
+	return kind + rest
 }
 
 // YAML is the object that is wanted, without the values of secrets.

@@ -283,6 +283,30 @@ func copied(value any) any {
 	return (&unstructured.Unstructured{Object: map[string]any{"value": value}}).DeepCopy().Object["value"]
 }
 
+func TestOfARefusalNoValueIsTold(t *testing.T) {
+	for message, want := range map[string]string{
+		`Invalid value: "hunter2": must be short`:                      "Invalid value: must be short",
+		`Invalid value: "hun\"ter2: x": must be short`:                 "Invalid value: must be short",
+		`Invalid value: {"env":[{"value":"hunter2: }"}]}: it is fixed`: "Invalid value: it is fixed",
+		"Invalid value: core.Spec{A:\"hunter2\",\nB:1}: it is fixed":   "Invalid value: it is fixed",
+		`Invalid value: 4711: must be less`:                            "Invalid value: must be less",
+		`Invalid value: ["hunter2"]: it is taken`:                      "Invalid value: it is taken",
+		`Invalid value: [hunter2`:                                      "Invalid value",
+		`Invalid value: "hunter2`:                                      "Invalid value",
+		`Not found: "hunter2"`:                                         "Not found",
+		`Duplicate value: "hunter2"`:                                   "Duplicate value",
+		`Unsupported value: "hunter2": supported values: "A", "B"`:     `Unsupported value: supported values: "A", "B"`,
+		"Forbidden: this may not change\n core.Spec{A: \"hunter2\"}":   "Forbidden: this may not change",
+		"Required value: it must have a name":                          "Required value: it must have a name",
+		"Required value":                                               "Required value",
+		"ports[0].port must be set":                                    "ports[0].port must be set",
+	} {
+		if have := withoutValue(message); have != want {
+			t.Errorf("of %s\n%s, want\n%s", message, have, want)
+		}
+	}
+}
+
 func TestFilters(t *testing.T) {
 	for text, want := range map[string]Filter{"ClusterRoles": {"clusterroles", ""}, "clusterrole/cilium": {"clusterrole", "cilium"}, "rbac": {"rbac", ""}} {
 		if have, err := ParseFilter(text); err != nil || have != want {

@@ -113,6 +113,7 @@ func TestOnARealAPIServer(t *testing.T) {
 	t.Run("a namespace with all that was in it", w.testNamespace)
 	t.Run("what differs is told and left", w.testDrift)
 	t.Run("what cannot be made or judged", w.testTroubles)
+	t.Run("what a refused trial quotes", w.testRefusedTrials)
 	t.Run("owners of a former life", w.testOwners)
 	t.Run("users who may not", w.testRights)
 }
@@ -176,6 +177,9 @@ func (w *world) testNamespace(t *testing.T) {
 		"missing CustomResourceDefinition prices.shop.example.com", "missing Secret shop/database", "missing Service shop/web",
 		"refused Job shop/migrate; a Job would run once more: if that is meant, use kubectl create",
 		"missing Price shop/apple; so is the definition of its kind", "missing Deployment shop/web")
+	alone := plan(t, connect(t, w.REST), wanted, Filter{"price", ""})
+	apply(t, w.way, alone)
+	expect(t, alone, nil, "failed Price shop/apple; its kind is not served: CustomResourceDefinition prices.shop.example.com was not made")
 	apply(t, w.way, p)
 	if p.Count(Created) != 8 || p.Count(Failed, Missing) != 0 {
 		t.Errorf("states: %q", states(p))
@@ -294,6 +298,31 @@ items:
 	}
 	if data := w.Kubectl("get", "configmap", "twice", "-o", "jsonpath={.data.a}"); data != "second" {
 		t.Errorf("of two of a name, %s was made", data)
+	}
+}
+
+// testRefusedTrials has the API server quote what it refuses, in several ways.
+func (w *world) testRefusedTrials(t *testing.T) {
+	const secret = "4711-hunter2"
+	pod := func(name, value string) string {
+		return fmt.Sprintf("{apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {containers: [{name: c, image: i, env: [{name: PASSWORD, value: %s}]}]}}\n---\n", name, value)
+	}
+	job := func(name, value string) string {
+		return fmt.Sprintf("{apiVersion: batch/v1, kind: Job, metadata: {name: %s}, spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i, env: [{name: PASSWORD, value: %s}]}]}}}}\n---\n", name, value)
+	}
+	w.Apply(pod("fixed", secret+"-live") + job("fixed", secret+"-live"))
+	p := plan(t, w.way, manifest(t, pod("fixed", secret+"-new")+job("fixed", secret+"-new")))
+	have := strings.Join(states(p), "\n")
+	for _, want := range []string{
+		"the API server refuses its spec: Forbidden: pod updates may not change fields other than",
+		"the API server refuses its spec.template: Invalid value: field is immutable",
+	} {
+		if !strings.Contains(have, want) {
+			t.Errorf("%q is not in\n%s", want, have)
+		}
+	}
+	if strings.Contains(have, secret) {
+		t.Errorf("a secret shows:\n%s", have)
 	}
 }
 
