@@ -83,9 +83,13 @@ func pages(ctx context.Context, client kubernetes.Interface, kind, namespace str
 	const pageSize = 500
 	options := metav1.ListOptions{Limit: pageSize}
 	for {
-		body, err := client.CoreV1().RESTClient().Get().Namespace(namespace).Resource(kind).
+		result := client.CoreV1().RESTClient().Get().Namespace(namespace).Resource(kind).
 			VersionedParams(&options, scheme.ParameterCodec).
-			SetHeader("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1").DoRaw(ctx)
+			SetHeader("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1").Do(ctx)
+		if err := result.Error(); err != nil {
+			return err
+		}
+		body, err := result.Raw()
 		if err != nil {
 			return err
 		}

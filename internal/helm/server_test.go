@@ -10,7 +10,10 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
 
 	helmtest "github.com/fairlead-io/fairlead/test/helm"
 	"github.com/fairlead-io/fairlead/test/kube"
@@ -85,6 +88,20 @@ func TestReleasesOfTheRealHelm(t *testing.T) {
 	})
 	t.Run("in parts", func(t *testing.T) { testParts(t, cluster) })
 	t.Run("what cannot be read says why", func(t *testing.T) { testTroubles(t, cluster) })
+	t.Run("who may not list them is told what is forbidden", func(t *testing.T) {
+		config, err := clientcmd.BuildConfigFromFlags("", cluster.LimitedKubeconfig)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, err := kubernetes.NewForConfig(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const want = `secrets is forbidden: User "limited" cannot list resource "secrets"`
+		if _, err := List(t.Context(), client, "shop"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %s", err, want)
+		}
+	})
 }
 
 // parts stores a release as those do who split it, by the name of each part.
