@@ -12,9 +12,6 @@ import (
 	"github.com/fairlead-io/fairlead/internal/impact"
 )
 
-// severities are as people and programs read them.
-var severities = map[impact.Severity]string{impact.Note: "Note", impact.Breaks: "Breaks", impact.Outage: "Outage"}
-
 // preflightAnswer is the JSON of a judgement.
 type preflightAnswer struct {
 	SchemaVersion int                 `json:"schemaVersion"`
@@ -87,7 +84,7 @@ func (j *judgement) answer() preflightAnswer {
 	for i := range j.Consequences {
 		c := &j.Consequences[i]
 		answer.Consequences = append(answer.Consequences, consequenceAnswer{
-			severities[c.Severity], c.ID, c.Title, objectNames(c.Objects), strs(c.Affected), strs(c.Detail),
+			c.Severity.String(), c.ID, c.Title, objectNames(c.Objects), strs(c.Affected), strs(c.Detail),
 		})
 	}
 	for _, err := range j.missing {
@@ -111,7 +108,7 @@ func objectNames(objects []*impact.Object) []string {
 func (j *judgement) verdict() string {
 	switch {
 	case j.Worst() >= impact.Breaks:
-		return strings.ToLower(severities[j.Worst()])
+		return strings.ToLower(j.Worst().String())
 	case len(j.Incomplete) > 0:
 		return "incomplete"
 	}
@@ -181,7 +178,7 @@ func (j *judgement) writeConsequences(b *strings.Builder, colour bool) {
 	t := &table{columns: columns("SEVERITY", "OBJECT", "WHAT PEOPLE WOULD SEE")}
 	for i := range j.Consequences {
 		c := &j.Consequences[i]
-		t.add(severities[c.Severity], firstOf(c), c.Title)
+		t.add(c.Severity.String(), firstOf(c), c.Title)
 	}
 	b.WriteString("\n" + t.text(false, colour))
 }
@@ -204,7 +201,7 @@ func (j *judgement) writeDetails(b *strings.Builder) {
 		if len(c.Objects) <= 1 && len(c.Affected) == 0 && len(c.Detail) == 0 {
 			continue
 		}
-		fmt.Fprintf(b, "\n%s: %s\n", severities[c.Severity], clean(cmp.Or(firstOf(c), c.ID)))
+		fmt.Fprintf(b, "\n%s: %s\n", c.Severity.String(), clean(cmp.Or(firstOf(c), c.ID)))
 		if len(c.Objects) > 1 {
 			fmt.Fprintf(b, "  goes: %s\n", cut(objectNames(c.Objects)))
 		}

@@ -35,10 +35,8 @@ func decodeObject(resource metav1.GroupVersionResource, kind string, raw []byte)
 }
 
 func emptyOf(gvr schema.GroupVersionResource) metav1.Object {
-	for _, kind := range impact.Kinds() {
-		if kind.GroupVersionResource == gvr {
-			return kind.New()
-		}
+	if kind, judged := impact.KindOf(gvr.GroupResource()); judged && kind.GroupVersionResource == gvr {
+		return kind.New()
 	}
 	return &metav1.PartialObjectMetadata{}
 }

@@ -21,11 +21,6 @@ const (
 	mostTold       = 5
 )
 
-func (s severity) String() string { return [...]string{"Note", "Breaks", "Outage"}[s] }
-
-// severity names impact's.
-type severity impact.Severity
-
 // say is what whoever deletes reads as warnings.
 func (r *review) say() []string {
 	var out []string
@@ -39,7 +34,7 @@ func (r *review) say() []string {
 			break
 		}
 		if i > 0 || r.verdict != denied {
-			out = append(out, severity(c.Severity).String()+": "+c.Title)
+			out = append(out, c.Severity.String()+": "+c.Title)
 		}
 		told++
 	}
@@ -78,7 +73,7 @@ func (r *review) takesOthers() bool {
 
 // refusal is the message of a refused delete: why, and how to go on.
 func (r *review) refusal() string {
-	why := severity(r.consequences[0].Severity).String() + ": " + printable.Line(r.consequences[0].Title)
+	why := r.consequences[0].Severity.String() + ": " + printable.Line(r.consequences[0].Title)
 	if more := r.harms() - 1; more > 0 {
 		why += fmt.Sprintf(" (and %d more)", more)
 	}
@@ -105,7 +100,7 @@ func (r *review) trace() map[string]string {
 		notes["reason"] = printable.Line(r.reason)
 	}
 	if len(r.consequences) > 0 {
-		notes["severity"] = severity(r.consequences[0].Severity).String()
+		notes["severity"] = r.consequences[0].Severity.String()
 		notes["consequence"] = printable.Line(r.consequences[0].Title)
 	}
 	if r.verdict == unjudged && len(r.warnings) > 0 {

@@ -39,7 +39,7 @@ func judgeAggregation(c *Case) []Consequence {
 			continue
 		}
 		for _, o := range apis {
-			if api, ok := o.Content.(*APIService); ok && c.stays(o) && available(api) {
+			if api, ok := o.Content.(*APIService); ok && c.stays(o) && api.available() {
 				out = append(out, c.groupDown(o, api, f))
 			}
 		}
@@ -55,7 +55,7 @@ func (c *Case) groupGone(o *Object, api *APIService) Consequence {
 		q.Title = o.String() + " comes back within seconds: the API server writes it for a CustomResourceDefinition"
 	case api.Spec.Service == nil:
 		q.Title = fmt.Sprintf("%s goes; the API server serves %s all the same, and writes it again when it starts anew", o, group)
-	case !available(api):
+	case !api.available():
 		q.Title = o.String() + " goes; it is not available as it is"
 	default:
 		q.Severity, q.Rank = Breaks, 1
@@ -74,15 +74,6 @@ func (c *Case) isDefined(api *APIService) bool {
 		}
 	}
 	return false
-}
-
-func available(api *APIService) bool {
-	for _, c := range api.Status.Conditions {
-		if c.Type == "Available" {
-			return c.Status == "True"
-		}
-	}
-	return true // nobody has said yet
 }
 
 // groupDown is of an APIService that stays without anybody behind it.

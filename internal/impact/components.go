@@ -61,14 +61,6 @@ func (r Running) String() string {
 	return fmt.Sprintf("%s (%s, %s running)", r.Title, strings.Join(slices.Compact(namespaces), " and "), count(len(r.Pods), "pod"))
 }
 
-// severity is how bad it is if it stops.
-func (r Running) severity() Severity {
-	if r.Outage {
-		return Outage
-	}
-	return Breaks
-}
-
 // groups are the API groups that the component defines itself: those that its
 // rules name, and that are not Kubernetes' own.
 func (r Running) groups() []string {

@@ -107,7 +107,6 @@ type writer struct {
 // group by rules that name it, before the delete and after. Who may change
 // everything proves nothing.
 func (c *Case) writers(group string) (before, after []PodOf) {
-	type account struct{ namespace, name string }
 	may := map[account]bool{} // and whether it still may
 	for _, w := range writersByGroup.of(c.State)[group] {
 		a := account{w.namespace, w.name}
@@ -115,7 +114,7 @@ func (c *Case) writers(group string) (before, after []PodOf) {
 	}
 	for a, still := range may {
 		for _, p := range c.PodsIn(a.namespace) {
-			if !runs(p.Pod) || cmp.Or(p.Pod.Spec.ServiceAccountName, "default") != a.name {
+			if !runs(p.Pod) || accountOf(p.Pod) != a {
 				continue
 			}
 			before = append(before, p)

@@ -54,7 +54,7 @@ func (c *Case) lostKind(o *Object) lostKind {
 		if d.Spec.Names.Kind != "" {
 			k.kind = d.Spec.Names.Kind
 		}
-		if k.unseen = !d.served(); k.unseen {
+		if k.unseen = !d.Served(); k.unseen {
 			c.NotKnown(o.String() + " serves no version of its kind: objects of it that are stored cannot be listed, and go unseen")
 		}
 	}
@@ -64,8 +64,8 @@ func (c *Case) lostKind(o *Object) lostKind {
 	return k
 }
 
-// served says whether the API serves the kind in some version.
-func (d *Definition) served() bool {
+// Served says whether the API serves the kind in some version.
+func (d *Definition) Served() bool {
 	for _, v := range d.Spec.Versions {
 		if v.Served {
 			return true
@@ -101,21 +101,13 @@ func (k lostKind) consequence() Consequence {
 	}
 	return Consequence{
 		Severity: Breaks, Rank: n, ID: "instances-vanish", Objects: []*Object{k.Object},
-		Title:  fmt.Sprintf("%s vanish%s: the API no longer knows %s", count(n, k.kind+" object"), third(n), k.resource),
+		Title:  fmt.Sprintf("%s vanish%s: the API no longer knows %s", count(n, k.kind+" object"), verb(n, "es", ""), k.resource),
 		Detail: []string{"it takes " + some(k.instances), backAgain},
 	}
 }
 
-// third is how a verb ends of one thing.
-func third(n int) string {
-	if n == 1 {
-		return "es"
-	}
-	return ""
-}
-
 func lostByComponent(r Running, lost []lostKind) Consequence {
-	out := Consequence{Severity: r.severity(), Rank: len(r.Pods), ID: "component-kinds-vanish"}
+	out := Consequence{Severity: severityOf(&r.Component), Rank: len(r.Pods), ID: "component-kinds-vanish"}
 	total := 0
 	for _, k := range lost {
 		total += len(k.instances)

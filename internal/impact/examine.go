@@ -82,11 +82,7 @@ func (c *Case) incomplete() []string {
 			missing = append(missing, "which of them go too")
 		}
 		if len(missing) > 0 {
-			verb := "is"
-			if len(missing) > 1 {
-				verb = "are"
-			}
-			out = append(out, fmt.Sprintf("%s: %s; %s %s not known", gr, c.Unknown(gr), strings.Join(missing, " and "), verb))
+			out = append(out, fmt.Sprintf("%s: %s; %s %s not known", gr, c.Unknown(gr), strings.Join(missing, " and "), verb(len(missing), "is", "are")))
 		}
 	}
 	return append(out, c.notKnown...)

@@ -107,7 +107,7 @@ func (c *Case) releasers(h held) (by controller, before, after []PodOf) {
 		// Many may write such objects; who of them set the finalizer is not known.
 		return controller{title: "whoever set it", outside: true}, nil, nil
 	}
-	for _, gr := range []schema.GroupResource{Pods, ClusterRoles, ClusterRoleBindings, Roles, RoleBindings} {
+	for _, gr := range append([]schema.GroupResource{Pods}, accessKinds...) {
 		c.Need(gr, who)
 		by.outside = by.outside || c.Unknown(gr) != ""
 	}

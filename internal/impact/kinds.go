@@ -3,6 +3,8 @@
 package impact
 
 import (
+	"slices"
+
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -120,6 +122,15 @@ func Kinds() []Kind {
 		kind(PodDisruptionBudgets, "v1", func() metav1.Object { return &policyv1.PodDisruptionBudget{} }),
 		kind(Leases, "v1", func() metav1.Object { return &coordinationv1.Lease{} }),
 	}
+}
+
+// KindOf is how judges want to have a kind of object, if any of them reads it.
+func KindOf(gr schema.GroupResource) (Kind, bool) {
+	i := slices.IndexFunc(kinds, func(k Kind) bool { return k.GroupResource() == gr })
+	if i < 0 {
+		return Kind{}, false
+	}
+	return kinds[i], true
 }
 
 // Definition is as much of a CustomResourceDefinition as judges read.

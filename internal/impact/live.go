@@ -27,12 +27,6 @@ func runs(p *corev1.Pod) bool {
 	return p.DeletionTimestamp == nil && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
 }
 
-func podReady(p *corev1.Pod) bool {
-	return runs(p) && slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
-}
-
 // running are the pods among objects that run.
 func running(objects []*Object) []*Object {
 	var out []*Object

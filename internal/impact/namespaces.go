@@ -38,8 +38,8 @@ func (c *Case) lostNamespace(o *Object) Consequence {
 	case o.Deleting:
 		out.Title = o.String() + " is being deleted already, and all inside it"
 	case len(parts) > 0:
-		worst := slices.MaxFunc(parts, func(a, b Running) int { return cmp.Compare(a.severity(), b.severity()) })
-		out.Severity, out.Rank, out.ID = worst.severity(), pods, "component-namespace-goes"
+		worst := slices.MaxFunc(parts, func(a, b Running) int { return cmp.Compare(severityOf(&a.Component), severityOf(&b.Component)) })
+		out.Severity, out.Rank, out.ID = severityOf(&worst.Component), pods, "component-namespace-goes"
 		out.Title = fmt.Sprintf("%s: %s goes with all inside %s", worst.Sees, worst, o)
 		for _, r := range parts {
 			out.Detail = append(out.Detail, "it takes "+r.String()+": "+r.Sees)

@@ -4,6 +4,7 @@ package impact
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -135,7 +136,7 @@ func (c *Case) policyGone(o *Object, policy *networkingv1.NetworkPolicy) []Conse
 			})
 		}
 		if len(shut) > 0 && allows(policy, d.of) {
-			by := keysOf(others)
+			by := slices.Collect(maps.Keys(others))
 			out = append(out, Consequence{
 				Severity: Breaks, Rank: len(shut), ID: "closes", Objects: []*Object{o}, Affected: names(shut),
 				Title: fmt.Sprintf(d.closes, o, c.together(shut), some(by), verb(len(by), "isolates", "isolate")),
@@ -164,14 +165,6 @@ func allows(p *networkingv1.NetworkPolicy, of networkingv1.PolicyType) bool {
 		return len(p.Spec.Ingress) > 0
 	}
 	return len(p.Spec.Egress) > 0
-}
-
-func keysOf(set map[*Object]bool) []*Object {
-	var out []*Object
-	for o := range set {
-		out = append(out, o)
-	}
-	return out
 }
 
 // together names pods by what people know them by.

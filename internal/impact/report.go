@@ -15,6 +15,9 @@ const (
 	Outage                 // the cluster's network, DNS, control plane or every write
 )
 
+// String is as people and programs read it.
+func (s Severity) String() string { return [...]string{"Note", "Breaks", "Outage"}[s] }
+
 // Consequence is one thing that people would see.
 type Consequence struct {
 	Severity Severity

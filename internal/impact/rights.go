@@ -24,10 +24,8 @@ func judgeRights(c *Case) []Consequence {
 	}
 	touched := d.touched()
 	if len(d.gone) > 0 {
-		for _, gr := range [...]struct{ Group, Resource string }{
-			{Resource: ClusterRoles.Resource}, {Resource: ClusterRoleBindings.Resource}, {Resource: Roles.Resource}, {Resource: RoleBindings.Resource},
-		} {
-			c.Need(in(rbacv1.GroupName, gr.Resource), "who is bound to what, and what else still grants it")
+		for _, gr := range accessKinds {
+			c.Need(gr, "who is bound to what, and what else still grants it")
 		}
 	}
 	if len(touched) > 0 {
@@ -270,22 +268,16 @@ func (j *rights) makers(a account) []string {
 // makersNow are the objects that make pods, by the pods' account.
 var makersNow = newIndex(func(s *State) map[account][]*Object {
 	out := map[account][]*Object{}
-	for _, gr := range []string{"deployments", "statefulsets", "daemonsets", "replicasets"} {
-		addMakers(out, s.Of(in("apps", gr)))
-	}
-	addMakers(out, s.Of(Jobs))
-	addMakers(out, s.Of(CronJobs))
-	return out
-})
-
-func addMakers(to map[account][]*Object, objects []*Object) {
-	for _, o := range objects {
-		if spec := podSpec(o); spec != nil && wants(o) && rbac.UsesAccount(spec) {
-			a := account{o.Namespace, cmp.Or(spec.ServiceAccountName, "default")}
-			to[a] = append(to[a], o)
+	for _, gr := range makers {
+		for _, o := range s.Of(gr) {
+			if t := template(o); t != nil && wants(o) && rbac.UsesAccount(&t.Spec) {
+				a := account{o.Namespace, cmp.Or(t.Spec.ServiceAccountName, "default")}
+				out[a] = append(out[a], o)
+			}
 		}
 	}
-}
+	return out
+})
 
 // workloads are pods as people know them: Deployment shop/till (3 pods).
 func (j *rights) workloads(pods []PodOf) []string {

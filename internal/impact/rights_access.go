@@ -16,6 +16,9 @@ import (
 	"github.com/fairlead-io/fairlead/internal/rbac"
 )
 
+// accessKinds are the kinds of which access control is made.
+var accessKinds = []schema.GroupResource{ClusterRoles, ClusterRoleBindings, Roles, RoleBindings}
+
 // access is what the objects of access control say as they stand.
 type access struct {
 	policy *rbac.Policy

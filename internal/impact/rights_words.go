@@ -156,8 +156,8 @@ func (j *rights) notes() []Consequence {
 		q.Detail = append(q.Detail, "A token of it that was given away, as to a pipeline, could not be seen here.")
 		out = append(out, q)
 	}
-	for _, gr := range []string{"clusterroles", "clusterrolebindings", "roles", "rolebindings"} {
-		if j.Unknown(in("rbac.authorization.k8s.io", gr)) != "" {
+	for _, gr := range accessKinds {
+		if j.Unknown(gr) != "" {
 			return out
 		}
 	}

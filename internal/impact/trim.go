@@ -45,9 +45,7 @@ var kinds = Kinds()
 func trim(content metav1.Object) {
 	content.SetManagedFields(nil)
 	content.SetOwnerReferences(nil) // Owners are they
-	if _, ok := content.GetAnnotations()[corev1.LastAppliedConfigAnnotation]; ok {
-		delete(content.GetAnnotations(), corev1.LastAppliedConfigAnnotation)
-	}
+	delete(content.GetAnnotations(), corev1.LastAppliedConfigAnnotation)
 	switch o := content.(type) {
 	case *corev1.Pod:
 		maps.DeleteFunc(o.Annotations, func(key, _ string) bool { return key != corev1.MirrorPodAnnotationKey })

@@ -94,7 +94,7 @@ func kindOf(r *metav1.APIResource, group, version string) kind {
 		},
 		empty: metadataOnly,
 	}
-	judged, ok := judgedKind(k.GroupResource())
+	judged, ok := impact.KindOf(k.GroupResource())
 	switch {
 	case !ok:
 	case judged.Version == version:
@@ -106,14 +106,3 @@ func kindOf(r *metav1.APIResource, group, version string) kind {
 }
 
 func metadataOnly() metav1.Object { return &metav1.PartialObjectMetadata{} }
-
-// judgedKind is how judges want to have a kind of object, if any of them reads
-// it.
-func judgedKind(gr schema.GroupResource) (impact.Kind, bool) {
-	all := impact.Kinds()
-	i := slices.IndexFunc(all, func(k impact.Kind) bool { return k.GroupResource() == gr })
-	if i < 0 {
-		return impact.Kind{}, false
-	}
-	return all[i], true
-}

@@ -63,19 +63,10 @@ func Read(ctx context.Context, cfg Config) (*impact.State, error) {
 // nobody can read, since it serves no version.
 func noteUnserved(s *impact.State) {
 	for _, d := range impact.Contents[*impact.Definition](s, impact.Definitions) {
-		if !served(d) {
+		if !d.Served() {
 			s.SetUnknown(d.Instances(), "their CustomResourceDefinition serves no version")
 		}
 	}
-}
-
-func served(d *impact.Definition) bool {
-	for _, v := range d.Spec.Versions {
-		if v.Served {
-			return true
-		}
-	}
-	return false
 }
 
 // reader asks one API server.

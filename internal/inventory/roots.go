@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/resource"
@@ -121,7 +122,8 @@ func (f *finder) readStdin() error {
 type finding struct {
 	*finder
 	Named
-	seen map[impact.Key]bool
+	seen    map[impact.Key]bool
+	deletes map[schema.GroupVersionResource]bool
 }
 
 func (f *finder) find(ctx context.Context) (*Named, error) {
@@ -130,7 +132,7 @@ func (f *finder) find(ctx context.Context) (*Named, error) {
 	if err := result.Err(); err != nil {
 		return nil, unquoted(err)
 	}
-	found := &finding{finder: f, seen: map[impact.Key]bool{}}
+	found := &finding{finder: f, seen: map[impact.Key]bool{}, deletes: map[schema.GroupVersionResource]bool{}}
 	err := result.Visit(func(info *resource.Info, err error) error {
 		if err != nil {
 			return err
@@ -201,6 +203,9 @@ func (f *finding) visit(ctx context.Context, info *resource.Info) error {
 	if f.enforced && f.AllNamespaces && info.Namespaced() {
 		return fmt.Errorf("delete %s: --namespace does not go with --all-namespaces: give one of the two", info.Mapping.Resource.GroupResource())
 	}
+	if !f.deletable(info.Mapping.Resource) {
+		return fmt.Errorf("delete %s: the API server makes them up when it is asked, and deletes none", info.Mapping.Resource.GroupResource())
+	}
 	if info.Object != nil && meta.IsListType(info.Object) {
 		err := meta.EachListItem(info.Object, func(o runtime.Object) error {
 			m, err := meta.Accessor(o)
@@ -213,8 +218,13 @@ func (f *finding) visit(ctx context.Context, info *resource.Info) error {
 		f.Doing(fmt.Sprintf("asking what is to be deleted: %d objects so far", len(f.Objects)))
 		return err
 	}
-	if info.Name == "" {
+	switch {
+	case info.Name == "" && info.Source == "":
+		return fmt.Errorf("the name of an object of %s is empty", info.Mapping.Resource.GroupResource())
+	case info.Name == "":
 		return fmt.Errorf("an object in %s has no name", info.Source)
+	case info.Namespaced() && info.Namespace == "":
+		return fmt.Errorf("%s %s in %s says no namespace, and neither does --all-namespaces: give its own with --namespace", info.Mapping.GroupVersionKind.Kind, info.Name, info.Source)
 	}
 	m, err := f.metadata.Resource(info.Mapping.Resource).Namespace(info.Namespace).Get(ctx, info.Name, metav1.GetOptions{})
 	if err != nil {
@@ -222,6 +232,26 @@ func (f *finding) visit(ctx context.Context, info *resource.Info) error {
 	}
 	f.add(info.Mapping, m)
 	return nil
+}
+
+// deletable says that the API server deletes objects of a kind. Where it does not
+// say what it does, kubectl tries.
+func (f *finding) deletable(gvr schema.GroupVersionResource) bool {
+	if known, ok := f.deletes[gvr]; ok {
+		return known
+	}
+	f.deletes[gvr] = true
+	found, err := f.getter.ToDiscoveryClient()
+	if err != nil {
+		return true
+	}
+	list, err := found.ServerResourcesForGroupVersion(gvr.GroupVersion().String())
+	if err != nil {
+		return true
+	}
+	i := slices.IndexFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == gvr.Resource })
+	f.deletes[gvr] = i < 0 || slices.Contains(list.APIResources[i].Verbs, "delete")
+	return f.deletes[gvr]
 }
 
 func (f *finding) add(mapping *meta.RESTMapping, m metav1.Object) {
@@ -272,7 +302,7 @@ func Complete(ctx context.Context, cfg Config, state *impact.State, named []*imp
 // again reads an object that only its name led to. Of kinds that no judge reads
 // the metadata is enough, which is there.
 func (r *reader) again(ctx context.Context, o *impact.Object) (*impact.Object, error) {
-	judged, ok := judgedKind(o.Resource.GroupResource())
+	judged, ok := impact.KindOf(o.Resource.GroupResource())
 	if !ok {
 		return o, nil
 	}

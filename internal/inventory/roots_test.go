@@ -128,6 +128,28 @@ func TestRootsThatAreNotThere(t *testing.T) {
 	if err != nil || len(found.Objects) > 0 || len(found.Troubles) != 1 || !strings.Contains(found.Troubles[0].Error(), "does not go with") {
 		t.Errorf("of one namespace and of all: %+v, %v", found, err)
 	}
+	nowhere := filepath.Join(t.TempDir(), "nowhere.yaml")
+	if err := os.WriteFile(nowhere, []byte("{apiVersion: v1, kind: Service, metadata: {name: web}}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		args Args
+		want string
+	}{
+		"what is only computed": {Args{Words: []string{"componentstatuses"}, All: true}, "delete componentstatuses: the API server makes them up when it is asked, and deletes none"},
+		"an empty name":         {Args{Words: []string{"service", ""}}, "the name of an object of services is empty"},
+		"a file's object without a namespace, in all": {Args{Files: resource.FilenameOptions{Filenames: []string{nowhere}}, AllNamespaces: true},
+			"Service web in " + nowhere + " says no namespace, and neither does --all-namespaces: give its own with --namespace"},
+	} {
+		namespace := "shop"
+		if test.args.AllNamespaces {
+			namespace = ""
+		}
+		found, err := Roots(t.Context(), asAdmin(t, c, namespace), test.args)
+		if err != nil || len(found.Objects) > 0 || len(found.Troubles) != 1 || found.Troubles[0].Error() != test.want {
+			t.Errorf("%s: %+v, %v; want the trouble %q", name, found, err, test.want)
+		}
+	}
 	for name, test := range map[string]struct {
 		args Args
 		want string

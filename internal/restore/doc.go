@@ -39,8 +39,6 @@ type Object struct {
 	*unstructured.Unstructured
 	// Refused is why it cannot be made if it is missing; empty if it can.
 	Refused string
-	// incomplete is that some of its fields are not known.
-	incomplete bool
 }
 
 // add takes an object in, as it can be made: without what only the API server

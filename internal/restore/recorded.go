@@ -91,7 +91,6 @@ func (w *Wanted) addState(redactor *redact.Redactor, content json.RawMessage) er
 		return nil
 	}
 	o := &w.Objects[len(w.Objects)-1]
-	o.incomplete = true
 	where := make([]string, len(places))
 	for i, place := range places {
 		path := strings.Split(place, "\x00")

@@ -154,7 +154,7 @@ func Text(r impact.Report) string {
 		b.WriteString("\n")
 	}
 	for _, c := range r.Consequences {
-		fmt.Fprintf(&b, "%s %d %s: %s\n", severities[c.Severity], c.Rank, c.ID, c.Title)
+		fmt.Fprintf(&b, "%s %d %s: %s\n", c.Severity, c.Rank, c.ID, c.Title)
 		for _, o := range c.Objects {
 			fmt.Fprintf(&b, "  by: %s\n", o)
 		}
@@ -170,5 +170,3 @@ func Text(r impact.Report) string {
 	}
 	return b.String()
 }
-
-var severities = map[impact.Severity]string{impact.Note: "Note", impact.Breaks: "Breaks", impact.Outage: "Outage"}
