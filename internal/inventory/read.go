@@ -4,6 +4,7 @@ package inventory
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -132,7 +133,10 @@ func gone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsMeth
 
 // reason says why something could not be read, in words that end a sentence.
 func reason(err error) string {
+	var stale discovery.StaleGroupVersionError
 	switch {
+	case errors.As(err, &stale):
+		return "the server behind their API group does not answer (" + err.Error() + ")"
 	case apierrors.IsForbidden(err):
 		return "the API server does not let you list them"
 	case apierrors.IsResourceExpired(err):

@@ -198,7 +198,7 @@ func TestRead(t *testing.T) {
 		}
 	})
 	t.Run("a group whose server is down is not known", func(t *testing.T) {
-		unknown(t, s, schema.GroupResource{Group: "down.example.org", Resource: "*"}, "")
+		unknown(t, s, schema.GroupResource{Group: "down.example.org", Resource: "*"}, "the server behind their API group does not answer")
 	})
 	t.Run("objects that no version serves are not known", func(t *testing.T) {
 		unknown(t, s, schema.GroupResource{Group: "example.org", Resource: "ghosts"}, "serves no version")

@@ -215,7 +215,7 @@ func (f *finding) visit(ctx context.Context, info *resource.Info) error {
 			f.add(info.Mapping, m)
 			return nil
 		})
-		f.Doing(fmt.Sprintf("asking what is to be deleted: %d objects so far", len(f.Objects)))
+		f.count()
 		return err
 	}
 	switch {
@@ -231,7 +231,14 @@ func (f *finding) visit(ctx context.Context, info *resource.Info) error {
 		return err
 	}
 	f.add(info.Mapping, m)
+	f.count()
 	return nil
+}
+
+// count tells how far the finding is. Files may name thousands of objects, each
+// of which is asked for.
+func (f *finding) count() {
+	f.Doing(fmt.Sprintf("asking what is to be deleted: %d objects so far", len(f.Objects)))
 }
 
 // deletable says that the API server deletes objects of a kind. Where it does not

@@ -91,9 +91,14 @@ func TestRootsAreKubectls(t *testing.T) {
 			} else {
 				command = append(command, "-n", namespace)
 			}
+			doing := ""
+			test.args.Doing = func(what string) { doing = what }
 			found, err := Roots(t.Context(), asAdmin(t, c, namespace), test.args)
 			if err != nil || len(found.Troubles) > 0 {
 				t.Fatal(err, found)
+			}
+			if want := fmt.Sprintf(": %d objects so far", test.n); !strings.HasSuffix(doing, want) {
+				t.Errorf("it said %q, want %q", doing, want)
 			}
 			have := names(found.Objects)
 			want := strings.Fields(c.Kubectl(append(command, test.flags...)...))
