@@ -24,6 +24,9 @@ func judgeMounts(c *Case) []Consequence {
 		}
 		var unused []*Object
 		for _, o := range gone {
+			if !isOwn(o) && c.GoneKey(c.State, Key{Namespaces, "", o.Namespace}) {
+				continue // nothing makes it again, and who used it goes too
+			}
 			found := c.configGone(o)
 			if len(found) == 0 {
 				unused = append(unused, o)

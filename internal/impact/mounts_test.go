@@ -2,7 +2,13 @@
 
 package impact_test
 
-import "testing"
+import (
+	"slices"
+	"testing"
+
+	"github.com/fairlead-io/fairlead/internal/impact"
+	"github.com/fairlead-io/fairlead/internal/impact/impacttest"
+)
 
 func TestMounts(t *testing.T) {
 	judged(t, []string{"needed-to-start", "account-gone", "pull-secret-gone", "volume-secret-gone", "certificate-gone", "unused", "root-ca", "api-authentication", "helm-release", "token-gone", "config-gone"}, []row{
@@ -220,4 +226,38 @@ func TestMounts(t *testing.T) {
 			},
 		},
 	})
+}
+
+// TestMountsInANamespaceThatGoes: what controllers write into every namespace
+// does not come back into one that goes, and is not worth a word.
+func TestMountsInANamespaceThatGoes(t *testing.T) {
+	s := impacttest.State(t, `
+{apiVersion: v1, kind: Namespace, metadata: {name: old}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: kube-root-ca.crt, namespace: old}}
+---
+{apiVersion: v1, kind: ServiceAccount, metadata: {name: default, namespace: old}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: user, namespace: old}, status: {phase: Running}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: settings, namespace: old}}
+`)
+	for _, c := range []struct {
+		delete string
+		want   []string
+	}{
+		{"Namespace/old", []string{"unused: nothing that runs uses ConfigMap old/settings"}},
+		{"ConfigMap/old/kube-root-ca.crt", []string{"root-ca: ConfigMap old/kube-root-ca.crt comes back within seconds: the controller manager writes it into every namespace"}},
+		{"ServiceAccount/old/default", []string{"account-gone: ServiceAccount old/default is made again at once, but the tokens that Pod old/user took of it are void"}},
+	} {
+		var have []string
+		for _, q := range impact.Examine(s, impacttest.Delete(t, s, impact.Background, c.delete)).Consequences {
+			if slices.Contains([]string{"root-ca", "unused", "account-gone"}, q.ID) {
+				have = append(have, q.ID+": "+q.Title)
+			}
+		}
+		if !slices.Equal(have, c.want) {
+			t.Errorf("deleting %s, people would see %q, want %q", c.delete, have, c.want)
+		}
+	}
 }
