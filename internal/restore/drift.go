@@ -26,8 +26,41 @@ type Difference struct {
 	Wanted any    `json:"wanted"`
 }
 
-// Texts are both sides in JSON.
-func (d Difference) Texts() (live, wanted string) { return valueText(d.Live), valueText(d.Wanted) }
+// Texts are both sides in JSON; of two lists of objects, what only one of them has,
+// with … for what both have. So it is seen which rule a role lacks.
+func (d Difference) Texts() (live, wanted string) {
+	l, isList := d.Live.([]any)
+	w, wantsList := d.Wanted.([]any)
+	if isList && wantsList && allMaps(l) && allMaps(w) {
+		ofLive, ofWanted := beyond(l, w), beyond(w, l)
+		if len(ofLive) < len(l) && len(ofLive)+len(ofWanted) > 0 {
+			return restText(ofLive), restText(ofWanted)
+		}
+	}
+	return valueText(d.Live), valueText(d.Wanted)
+}
+
+// beyond are the elements of a list that another has less often.
+func beyond(list, other []any) (rest []any) {
+	left := slices.Clone(other)
+	for _, element := range list {
+		i := slices.IndexFunc(left, func(o any) bool { return reflect.DeepEqual(o, element) })
+		if i < 0 {
+			rest = append(rest, element)
+			continue
+		}
+		left = slices.Delete(left, i, i+1)
+	}
+	return rest
+}
+
+func restText(elements []any) string {
+	texts := []string{"…"}
+	for _, element := range elements {
+		texts = append(texts, valueText(element))
+	}
+	return "[" + strings.Join(texts, ",") + "]"
+}
 
 func valueText(value any) string {
 	if value == nil {

@@ -350,3 +350,28 @@ func FuzzManifests(f *testing.F) {
 		}
 	})
 }
+
+func TestTextsOfADifference(t *testing.T) {
+	verbs := func(v string) any { return map[string]any{"verbs": v} }
+	for name, tt := range map[string]struct {
+		live, wanted         any
+		liveText, wantedText string
+	}{
+		"values":                            {"a", int64(2), `"a"`, "2"},
+		"what is not set":                   {nil, "a", "nothing", `"a"`},
+		"words, which are short":            {[]any{"a", "c"}, []any{"b", "a", "c"}, `["a","c"]`, `["b","a","c"]`},
+		"a role lacks a rule":               {[]any{verbs("get")}, []any{verbs("get"), verbs("list")}, "[…]", `[…,{"verbs":"list"}]`},
+		"a role lacks rules here and there": {[]any{verbs("get"), verbs("list")}, []any{verbs("watch"), verbs("get"), verbs("list"), verbs("patch")}, "[…]", `[…,{"verbs":"watch"},{"verbs":"patch"}]`},
+		"a rule twice":                      {[]any{verbs("get"), verbs("get")}, []any{verbs("get")}, `[…,{"verbs":"get"}]`, "[…]"},
+		"the same rules in another order":   {[]any{verbs("get"), verbs("list")}, []any{verbs("list"), verbs("get")}, `[{"verbs":"get"},{"verbs":"list"}]`, `[{"verbs":"list"},{"verbs":"get"}]`},
+		"no rule in common":                 {[]any{verbs("get")}, []any{verbs("list"), verbs("watch")}, `[{"verbs":"get"}]`, `[{"verbs":"list"},{"verbs":"watch"}]`},
+		"no rules":                          {[]any{}, []any{verbs("get")}, "[]", `[{"verbs":"get"}]`},
+		"a list where something else stood": {"a", []any{"a"}, `"a"`, `["a"]`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if live, wanted := (Difference{Live: tt.live, Wanted: tt.wanted}).Texts(); live != tt.liveText || wanted != tt.wantedText {
+				t.Errorf("live %s, wanted %s", live, wanted)
+			}
+		})
+	}
+}
