@@ -75,6 +75,8 @@ var (
 	// The API server notes by an IPAddress, which has the address for a name, that
 	// a Service has it.
 	ipAddresses = in("networking.k8s.io", "ipaddresses")
+	// ServiceCIDRs are the ranges of these addresses.
+	serviceCIDRs = in("networking.k8s.io", "servicecidrs")
 )
 
 // Delete finds what goes if the roots are deleted:

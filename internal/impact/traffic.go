@@ -26,7 +26,50 @@ func judgeTraffic(c *Case) []Consequence {
 			out = append(out, c.ingressGone(o, ingress))
 		}
 	}
+	return append(out, c.addressing()...)
+}
+
+// addressing is of the ranges from which Services get their addresses, and of
+// the notes who has which.
+func (c *Case) addressing() []Consequence {
+	var out []Consequence
+	if gone := c.Deleted(serviceCIDRs); len(gone) > 0 {
+		out = append(out, c.rangesGone(gone))
+	}
+	var free []*Object
+	for _, o := range c.Deleted(ipAddresses) {
+		if cause, _ := c.Gone(o); cause.By == nil {
+			free = append(free, o)
+		}
+	}
+	if len(free) > 0 {
+		out = append(out, Consequence{
+			Severity: Note, Rank: len(free), ID: "address-note-gone", Objects: free,
+			Title: fmt.Sprintf("the API server notes within minutes again whose %s %s, if a Service has it; until then a new Service may get it too", some(free), verb(len(free), "is", "are")),
+		})
+	}
 	return out
+}
+
+// rangesGone is of ranges that go. One of which a Service has an address hangs in
+// deletion, and the API server takes no address from it any more.
+func (c *Case) rangesGone(gone []*Object) Consequence {
+	c.Need(serviceCIDRs, "from which ranges new Services get addresses")
+	q := Consequence{Severity: Note, Rank: len(gone), ID: "range-gone", Objects: gone}
+	var left []*Object
+	for _, o := range c.Of(serviceCIDRs) {
+		if c.stays(o) && !o.Deleting {
+			left = append(left, o)
+		}
+	}
+	if len(left) > 0 {
+		q.Title = fmt.Sprintf("new Services get addresses of %s only; %s %s once no Service has an address of it", some(left), some(gone), verb(len(gone), "goes", "go"))
+		return q
+	}
+	q.Severity = Outage
+	q.Title = fmt.Sprintf("new Services are refused, as no address is left for them: %s %s given up", some(gone), verb(len(gone), "is", "are"))
+	q.Detail = []string{"It hangs in deletion, and kubectl waits, as long as a Service has an address of it; that of the API server always does. Services that are there keep theirs. To be safe, create another ServiceCIDR first."}
+	return q
 }
 
 func (c *Case) traffic(f *fate) []Consequence {

@@ -2,7 +2,13 @@
 
 package impact_test
 
-import "testing"
+import (
+	"strings"
+	"testing"
+
+	"github.com/fairlead-io/fairlead/internal/impact"
+	"github.com/fairlead-io/fairlead/internal/impact/impacttest"
+)
 
 func TestTraffic(t *testing.T) {
 	judged(t, []string{"service-gone", "service-empty", "slice-remade", "ingress-without-service", "ingress-gone"}, []row{
@@ -158,4 +164,40 @@ func TestTraffic(t *testing.T) {
 			name: "orphans go on to answer", delete: "--cascade=orphan deployment/shop/web",
 		},
 	})
+}
+
+// TestAddressing: an API server of which all ranges are being deleted refuses
+// every new Service, and the range does not go while default/kubernetes has an
+// address of it.
+func TestAddressing(t *testing.T) {
+	s := impacttest.State(t, `
+{apiVersion: networking.k8s.io/v1, kind: ServiceCIDR, metadata: {name: kubernetes, finalizers: [networking.k8s.io/service-cidr-finalizer]}}
+---
+{apiVersion: networking.k8s.io/v1, kind: ServiceCIDR, metadata: {name: more}}
+---
+{apiVersion: networking.k8s.io/v1, kind: ServiceCIDR, metadata: {name: former, deletionTimestamp: "2026-01-03T11:00:00Z", finalizers: [networking.k8s.io/service-cidr-finalizer]}}
+---
+{apiVersion: networking.k8s.io/v1, kind: IPAddress, metadata: {name: 10.96.0.1}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: kubernetes, namespace: default}, spec: {clusterIPs: [10.96.0.1]}}
+`)
+	for _, c := range []struct {
+		delete string
+		worst  impact.Severity
+		want   string
+	}{
+		{"ServiceCIDR/kubernetes ServiceCIDR/more", impact.Outage, "new Services are refused, as no address is left for them: ServiceCIDR kubernetes and ServiceCIDR more are given up"},
+		{"ServiceCIDR/kubernetes", impact.Note, "new Services get addresses of ServiceCIDR more only; ServiceCIDR kubernetes goes once no Service has an address of it"},
+		{"IPAddress/10.96.0.1", impact.Note, "the API server notes within minutes again whose IPAddress 10.96.0.1 is, if a Service has it; until then a new Service may get it too"},
+	} {
+		r := impact.Examine(s, impacttest.Delete(t, s, impact.Background, strings.Fields(c.delete)...))
+		if len(r.Consequences) != 1 || r.Worst() != c.worst || r.Consequences[0].Title != c.want {
+			t.Errorf("deleting %s, people would see %+v, want %q", c.delete, r.Consequences, c.want)
+		}
+	}
+	for _, q := range impact.Examine(s, impacttest.Delete(t, s, impact.Background, "Service/default/kubernetes")).Consequences {
+		if q.ID == "address-note-gone" {
+			t.Errorf("the address goes with its Service: %+v", q)
+		}
+	}
 }
