@@ -239,12 +239,25 @@ func (p *planning) refuse(item *Item) {
 	}
 }
 
+// trier is who tries what applying would make of an object. It never owns a field:
+// whoever does, and leaves it out, takes it away.
+const trier = FieldManager + "-trial"
+
 // drift compares an object that is there with what would become of it if what
 // is wanted were applied.
 func (p *planning) drift(ctx context.Context, item *Item, live *unstructured.Unstructured) {
-	applied, err := p.apply(ctx, item.at, withoutOwners(item.object.Unstructured), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}, Force: new(true)})
+	var err error
+	applied := overlay(live, item.object.Unstructured)
+	// Applying an object of which secrets were left out would take away what is
+	// there of them, if it was restored before.
+	if p.By != byJournal || item.object.Refused == "" {
+		var trial *unstructured.Unstructured
+		trial, err = p.apply(ctx, item.at, withoutOwners(item.object.Unstructured), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}, Force: new(true), FieldManager: trier})
+		if err == nil {
+			applied = trial
+		}
+	}
 	if err != nil {
-		applied = overlay(live, item.object.Unstructured)
 		item.Notes = append(item.Notes, "compared as it is written, without the API server's defaults: a trial was refused: "+explain(item, err))
 	}
 	item.Differences = differences(redact.New(), item.at.resource, live, applied, p.By)

@@ -22,11 +22,14 @@ import (
 // ofRunning are resources of which what runs makes the objects itself.
 var ofRunning = []string{"events", "endpoints", "leases", "nodes"}
 
+// byJournal is what wanted objects of a journal are called by.
+const byJournal = "journal"
+
 // FromJournal takes what was there at a moment, as a journal tells: of each
 // object of a namespace, "" being all, the last state before. Of a torn journal
 // it takes what can be read, and returns journal.ErrTorn with it.
 func FromJournal(ctx context.Context, j *journal.Journal, at time.Time, namespace string) (*Wanted, error) {
-	w := &Wanted{Source: "the journal at " + at.UTC().Format("2006-01-02 15:04:05Z"), By: "journal"}
+	w := &Wanted{Source: "the journal at " + at.UTC().Format("2006-01-02 15:04:05Z"), By: byJournal}
 	last, torn, err := lastStates(ctx, j, at, namespace)
 	if err != nil {
 		return nil, err

@@ -10,11 +10,13 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/fairlead-io/fairlead/internal/helm"
+	"github.com/fairlead-io/fairlead/internal/redact"
 	helmtest "github.com/fairlead-io/fairlead/test/helm"
 	"github.com/fairlead-io/fairlead/test/kube"
 	"github.com/fairlead-io/fairlead/test/lab"
@@ -114,6 +116,7 @@ func TestOnARealAPIServer(t *testing.T) {
 	t.Run("what differs is told and left", w.testDrift)
 	t.Run("what cannot be made or judged", w.testTroubles)
 	t.Run("what a refused trial quotes", w.testRefusedTrials)
+	t.Run("a restored Secret and a journal", w.testRestoredSecret)
 	t.Run("owners of a former life", w.testOwners)
 	t.Run("users who may not", w.testRights)
 }
@@ -201,6 +204,10 @@ func (w *world) testNamespace(t *testing.T) {
 	expect(t, p, nil, "missing Namespace new; others are to be in it", "missing ConfigMap new/a", "missing ConfigMap new/b")
 	apply(t, w.way, p)
 	expect(t, p, nil, "created Namespace new", "created ConfigMap new/a", "created ConfigMap new/b")
+
+	// What was restored from a source that says more is no drift to one that says less.
+	apply(t, w.way, plan(t, w.way, manifest(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: new, labels: {by: helm}}, data: {a: b}}")))
+	expect(t, plan(t, w.way, manifest(t, "{apiVersion: v1, kind: ConfigMap, metadata: {name: c, namespace: new}}")), nil, "same ConfigMap new/c")
 }
 
 func (w *world) testDrift(t *testing.T) {
@@ -324,6 +331,26 @@ func (w *world) testRefusedTrials(t *testing.T) {
 	if strings.Contains(have, secret) {
 		t.Errorf("a secret shows:\n%s", have)
 	}
+}
+
+// testRestoredSecret compares a Secret, which was restored once, with a journal,
+// which has neither its values nor its annotations.
+func (w *world) testRestoredSecret(t *testing.T) {
+	apply(t, w.way, plan(t, w.way, manifest(t, "{apiVersion: v1, kind: Secret, metadata: {name: again, annotations: {a: b}}, stringData: {password: hunter2}}")))
+	live, err := w.way.client.Resource(corev1.SchemeGroupVersion.WithResource("secrets")).Namespace("default").Get(t.Context(), "again", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	redact.New().Object("", "secrets", "", live.Object, nil)
+	content, err := live.MarshalJSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	wanted := &Wanted{Source: "the journal", By: byJournal}
+	if err := wanted.addState(redact.New(), content); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, plan(t, w.way, wanted), nil, "same Secret default/again")
 }
 
 func (w *world) testOwners(t *testing.T) {
