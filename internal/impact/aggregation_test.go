@@ -26,6 +26,12 @@ func TestAggregation(t *testing.T) {
 			},
 		},
 		{
+			name: "a group of which nobody knows whether its server answers", delete: "apiservice/v1.doubtful.example",
+			want: []string{
+				"Breaks api-group-gone: kinds of doubtful.example can be neither read nor written: the API server serves doubtful.example/v1 no more",
+			},
+		},
+		{
 			name: "a group of an operator", delete: "apiservice/v1.orders.example",
 			want: []string{
 				"Breaks api-group-gone: kinds of orders.example can be neither read nor written: the API server serves orders.example/v1 no more",
