@@ -3,6 +3,7 @@
 package restore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,7 +104,7 @@ func (c *Cluster) apply(ctx context.Context, s served, u *unstructured.Unstructu
 	if err != nil {
 		return nil, err
 	}
-	options.FieldManager = FieldManager
+	options.FieldManager = cmp.Or(options.FieldManager, FieldManager)
 	return c.objects(s, u.GetNamespace()).Patch(ctx, u.GetName(), types.ApplyPatchType, body, options)
 }
 
