@@ -2,7 +2,13 @@
 
 package impact_test
 
-import "testing"
+import (
+	"slices"
+	"testing"
+
+	"github.com/fairlead-io/fairlead/internal/impact"
+	"github.com/fairlead-io/fairlead/internal/impact/impacttest"
+)
 
 func TestNodes(t *testing.T) {
 	judged(t, []string{"node-gone"}, []row{
@@ -52,4 +58,49 @@ func TestNodes(t *testing.T) {
 			},
 		},
 	})
+}
+
+// TestDaemonsLeaveWithTheirNode: a DaemonSet makes a pod again on the same node,
+// and so not where that goes.
+func TestDaemonsLeaveWithTheirNode(t *testing.T) {
+	s := impacttest.State(t, `
+{apiVersion: v1, kind: Node, metadata: {name: n1}, status: {conditions: [{type: Ready, status: "True"}]}}
+---
+{apiVersion: v1, kind: Node, metadata: {name: n2}, status: {conditions: [{type: Ready, status: "True"}]}}
+---
+{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: agent, namespace: ops}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: agent-1, namespace: ops, ownerReferences: [{apiVersion: apps/v1, kind: DaemonSet, name: agent, controller: true}]}, spec: {nodeName: n1}, status: {phase: Running}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: agent, namespace: ops}, spec: {selector: {app: agent}}}
+---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: agent-x, namespace: ops, labels: {kubernetes.io/service-name: agent, endpointslice.kubernetes.io/managed-by: endpointslice-controller.k8s.io}}
+endpoints: [{addresses: [10.1.0.1], conditions: {ready: true}, targetRef: {kind: Pod, name: agent-1}}]
+`)
+	for _, c := range []struct {
+		delete string
+		want   []string
+	}{
+		{"Node/n1", []string{
+			"Service ops/agent answers nobody: it loses its only ready endpoint",
+			"Node n1 goes; it runs nothing but pods that every node runs",
+			"1 pod of DaemonSet ops/agent ends with the node: a DaemonSet makes pods for nodes that stay",
+		}},
+		{"Pod/ops/agent-1", []string{
+			"Service ops/agent answers nobody until new ones are ready: it loses its only ready endpoint",
+			"1 pod of DaemonSet ops/agent is replaced: DaemonSet ops/agent makes it again",
+		}},
+	} {
+		var have []string
+		for _, q := range impact.Examine(s, impacttest.Delete(t, s, impact.Background, c.delete)).Consequences {
+			have = append(have, q.Title)
+		}
+		slices.Sort(have)
+		slices.Sort(c.want)
+		if !slices.Equal(have, c.want) {
+			t.Errorf("deleting %s, people would see %q, want %q", c.delete, have, c.want)
+		}
+	}
 }

@@ -129,7 +129,7 @@ func (c *Case) prospect(e endpoint) (prospect, *Object) {
 	remade := c.remakes(e.slice)
 	switch {
 	case e.pod != nil && !c.stays(e.pod):
-		if remade && c.remaker(e.pod) != nil {
+		if remade && c.remaker(e.pod) != nil && !c.leavesNode(e.pod) {
 			return returns, e.pod
 		}
 		return vanishes, e.pod

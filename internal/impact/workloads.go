@@ -190,10 +190,18 @@ func (c *Case) replaced(by *Object, objects []*Object) Consequence {
 		return q
 	}
 	q.Title = fmt.Sprintf("%s of %s %s replaced: %s makes %s again", count(len(pods), "pod"), c.top(by), verb(len(pods), "is", "are"), by, verb(len(pods), "it", "them"))
-	if by.Resource.GroupResource() == DaemonSets {
-		q.Detail = []string{"A DaemonSet makes pods only for nodes that stay."}
+	if !slices.ContainsFunc(pods, func(pod *Object) bool { return !c.leavesNode(pod) }) {
+		q.Title = fmt.Sprintf("%s of %s %s with the node: a DaemonSet makes pods for nodes that stay", count(len(pods), "pod"), by, verb(len(pods), "ends", "end"))
 	}
 	return q
+}
+
+// leavesNode says that a pod goes with its node, and that what made it makes it
+// for no other.
+func (c *Case) leavesNode(o *Object) bool {
+	pod, ok := o.Content.(*corev1.Pod)
+	by := c.controller(o)
+	return ok && by != nil && by.Resource.GroupResource() == DaemonSets && c.GoneKey(c.State, Key{Nodes, "", pod.Spec.NodeName})
 }
 
 // quiet is of what has ended, or goes on in spite of the delete.
