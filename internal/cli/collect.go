@@ -10,13 +10,10 @@ import (
 	"log/slog"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/klog/v2"
 
 	"github.com/fairlead-io/fairlead/internal/api"
 	"github.com/fairlead-io/fairlead/internal/apiserver"
@@ -109,16 +106,12 @@ func (c *collectFlags) hasAPI() bool {
 
 // collect reads what is alive, and tells what it could not ask.
 func (c *collectFlags) collect(ctx context.Context, e *env) (*evidence.Bundle, error) {
-	var doing atomic.Value
-	doing.Store("reaching the API server")
-	// What client-go has to say of a connection that ended stands in a record.
-	klog.SetLogger(logr.Discard())
-	done := e.whileBusy(func() string { return doing.Load().(string) })
+	doing, done := e.whileAsking("reaching the API server")
 	defer done()
 	cfg := collect.Config{
 		By: "fairlead " + buildVersion(), Samples: c.samples, Interval: c.interval, Planes: c.planes(), Nodes: c.nodes,
 		Here: c.here(ctx), Journal: c.journal,
-		Doing: func(what string) { doing.Store(what) },
+		Doing: doing,
 	}
 	if !c.hasAPI() {
 		e.warn("the API is not asked: give --kubeconfig")

@@ -6,15 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
-	"k8s.io/klog/v2"
 
 	"github.com/fairlead-io/fairlead/internal/impact"
 	"github.com/fairlead-io/fairlead/internal/inventory"
@@ -116,14 +113,9 @@ func (j *judgement) err() error {
 
 // judge reads the cluster, and says what the delete would do.
 func (f *deleteFlags) judge(ctx context.Context, e *env) (*judgement, error) {
-	// What client-go has to say of an API server that does not answer stands in
-	// the error.
-	klog.SetLogger(logr.Discard())
-	var doing atomic.Value
-	doing.Store("reaching the API server")
-	f.args.Doing = func(what string) { doing.Store(clean(what)) }
-	done := e.whileBusy(func() string { return doing.Load().(string) })
+	doing, done := e.whileAsking("reaching the API server")
 	defer done()
+	f.args.Doing = doing
 	if err := f.readStdin(e); err != nil {
 		return nil, err
 	}
@@ -150,7 +142,7 @@ func (f *deleteFlags) judge(ctx context.Context, e *env) (*judgement, error) {
 		return nil, err
 	}
 	j.Deletion = impact.Delete(state, roots, cascade)
-	doing.Store("judging")
+	doing("judging")
 	j.Report = impact.Examine(state, j.Deletion)
 	j.Incomplete = append(unread, j.Incomplete...)
 	return j, nil

@@ -5,7 +5,11 @@ package cli
 import (
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
 )
 
 // clearLine goes back to the beginning of a terminal's line and empties it.
@@ -72,4 +76,14 @@ func (e *env) whileBusy(doing func() string) (done func()) {
 		show.show("")
 		e.err = terminal
 	}
+}
+
+// whileAsking is whileBusy for what asks an API server; doing takes what is
+// being done. What client-go has to say of a connection that fails stands in
+// errors, or in what was collected, and would be written across the line.
+func (e *env) whileAsking(first string) (doing func(string), done func()) {
+	klog.SetLogger(logr.Discard())
+	var what atomic.Value
+	what.Store(first)
+	return func(now string) { what.Store(clean(now)) }, e.whileBusy(func() string { return what.Load().(string) })
 }

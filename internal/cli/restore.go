@@ -7,15 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
 	"time"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	"k8s.io/klog/v2"
 
 	"github.com/fairlead-io/fairlead/internal/helm"
 	"github.com/fairlead-io/fairlead/internal/journal"
@@ -134,18 +131,14 @@ func (e *env) restore(ctx context.Context, f *restoreFlags, filters []restore.Fi
 		return fmt.Errorf("find the API server: %w: give --kubeconfig", err)
 	}
 	config.QPS = -1
-	// What client-go has to say of a connection that failed is in an error, too.
-	klog.SetLogger(logr.Discard())
 	cluster, err := restore.Connect(config)
 	if err != nil {
 		return err
 	}
-	var doing atomic.Value
-	doing.Store("reading what should be there")
-	done := e.whileBusy(func() string { return doing.Load().(string) })
+	doing, done := e.whileAsking("reading what should be there")
 	plan, err := f.plan(ctx, e, config, cluster, filters)
 	if err == nil && f.apply {
-		err = cluster.Apply(ctx, plan, func(item *restore.Item) { doing.Store(clean("made " + item.String())) })
+		err = cluster.Apply(ctx, plan, func(item *restore.Item) { doing("made " + item.String()) })
 	}
 	done()
 	if err != nil {
