@@ -172,7 +172,7 @@ func (f *deleteFlags) dry() bool { return f.dryRun != "none" }
 func (f *deleteFlags) getter(ctx context.Context) genericclioptions.RESTClientGetter {
 	f.cluster.WrapConfigFn = func(c *rest.Config) *rest.Config {
 		c.QPS = -1 // whoever waits for an answer is a person
-		c.UserAgent = "fairlead/" + buildVersion()
+		c.UserAgent = userAgent()
 		c.WarningHandler = rest.NoWarnings{}
 		// kubectl's own reading of arguments does not end with a context.
 		c.Wrap(func(next http.RoundTripper) http.RoundTripper { return ending{next, ctx} })

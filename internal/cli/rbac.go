@@ -290,9 +290,9 @@ func (e *env) reading(what, path string, read func(io.Reader) error) error {
 }
 
 func releaseGrants(ctx context.Context, client kubernetes.Interface, release string) (grants, error) {
-	namespace, name, qualified := strings.Cut(release, "/")
-	if !qualified || namespace == "" || name == "" {
-		return grants{}, fmt.Errorf("--helm-release %q: write NAMESPACE/NAME", release)
+	namespace, name, err := releaseName("", release)
+	if err != nil {
+		return grants{}, fmt.Errorf("--helm-release %w", err)
 	}
 	found, err := helm.Find(ctx, client, namespace, name, 0)
 	if err != nil {

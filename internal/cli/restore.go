@@ -130,7 +130,7 @@ func (e *env) restore(ctx context.Context, f *restoreFlags, filters []restore.Fi
 	if err != nil {
 		return fmt.Errorf("find the API server: %w: give --kubeconfig", err)
 	}
-	config.QPS = -1
+	config.QPS, config.UserAgent = -1, userAgent()
 	cluster, err := restore.Connect(config)
 	if err != nil {
 		return err

@@ -30,6 +30,9 @@ func buildVersion() string {
 	return info.Main.Version
 }
 
+// userAgent is how requests show in an API server's audit log.
+func userAgent() string { return "fairlead/" + buildVersion() }
+
 func newVersion(e *env) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "version",
