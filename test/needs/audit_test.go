@@ -129,7 +129,11 @@ func TestUse(t *testing.T) {
 		})
 		// What is published, beside what everyone may do.
 		objects := asObjects(component)
-		objects.ClusterRoles = append(objects.ClusterRoles, live.ClusterRoles...)
+		for _, r := range live.ClusterRoles {
+			if strings.HasPrefix(r.Name, "system:") {
+				objects.ClusterRoles = append(objects.ClusterRoles, r)
+			}
+		}
 		for _, b := range live.ClusterRoleBindings {
 			if strings.HasPrefix(b.Name, "system:") {
 				objects.ClusterRoleBindings = append(objects.ClusterRoleBindings, b)
